@@ -1,0 +1,67 @@
+/** The native core's surface, and its loader. Everything above talks to it through a Device. */
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { NativeMissingError } from "../errors/errors.ts";
+
+/** Handles are small integers; offsets and sizes are bytes, exact below 2^53. Wrong ranges throw RangeError. */
+export interface Native {
+  /** Instruction sets this machine runs, best first, and the one in use. */
+  isa(): { available: string[]; selected: string };
+  selectIsa(name: string): void;
+  /** Memory that only this process uses (pages appear when touched). */
+  createRegion(bytes: number): number;
+  /** A descriptor of anonymous shared memory (memfd; elsewhere an unlinked file) that children can inherit. */
+  createSharedMemory(bytes: number): number;
+  /** Maps an inherited descriptor. */
+  openRegion(descriptor: number, bytes: number): number;
+  closeRegion(region: number): void;
+  /** Locks pages in memory (`pin_memory`); false if the system refuses. */
+  lockRegion(region: number, offset: number, bytes: number): boolean;
+  /** Copies out of or into a region on the calling thread: the caller has awaited the event that makes it safe. */
+  readRegion(region: number, offset: number, into: Uint8Array): void;
+  writeRegion(region: number, offset: number, from: Uint8Array): void;
+  /** A queue runs its ops in order on its own thread with a pool of `threads` workers (the thread included). */
+  createQueue(threads: number): number;
+  destroyQueue(queue: number): void;
+  /** Checks and enqueues an op; returns its sequence number on that queue (1, 2, ...). Never waits. */
+  issue(queue: number, op: number, args: Float64Array): number;
+  /** Bytes of scratch this op needs (the same args; its scratch span is ignored). */
+  scratchBytes(op: number, args: Float64Array, threads: number): number;
+  /** Enqueues on `queue` a wait until `other` has completed its op number `sequence`. Returns the wait's own sequence number. */
+  wait(queue: number, other: number, sequence: number): number;
+  /** Resolves when `queue` has completed op number `sequence`; rejects if an op at or before it failed (see NativeFailure). */
+  reached(queue: number, sequence: number): Promise<void>;
+  completed(queue: number): number;
+  /** Completion times of ops, for the trace: [sequence, startMicroseconds, endMicroseconds] triples since the last call; empty unless enabled. */
+  trace(queue: number, enabled: boolean): Float64Array;
+  /**
+   * Joins this process to a group as `rank`. `control` is a shared region of at least controlBytes(world) zeroed bytes;
+   * `arenas[r]` is this process's mapping of rank r's device memory. Collectives wait at most `deadlineMs`.
+   */
+  createGroup(rank: number, world: number, control: number, arenas: number[], deadlineMs: number): number;
+  destroyGroup(group: number): void;
+  controlBytes(world: number): number;
+  /** Every rank gives up to 256 KiB, every rank gets all of them, in rank order. Independent of all queues. */
+  exchange(group: number, tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
+  /** Marks the group of `control` as failed because of `rank`: every wait in it, now and later, ends with code ABORTED. */
+  abortGroup(control: number, rank: number, exitCode: number): void;
+}
+
+/** What `reached` and `exchange` reject with. `details` is JSON; its shape depends on `code`. */
+export interface NativeFailure extends Error {
+  /** TIMEOUT {rank, op, tag, waitedMs, missing:[ranks]}; DESYNC {ranks:[{rank, op, tag, count}]}; ABORTED {rank, exitCode}; DEVICE {op, message}. */
+  code: "TIMEOUT" | "DESYNC" | "ABORTED" | "DEVICE";
+  details: string;
+}
+
+let loaded: Native | undefined;
+
+/** Loads the addon once. Throws NativeMissingError with what was tried and what to run. */
+export function loadNative(): Native {
+  if (loaded) return loaded;
+  const path = fileURLToPath(new URL("../../build/shunya.node", import.meta.url));
+  if (!existsSync(path)) throw new NativeMissingError([path]);
+  loaded = createRequire(import.meta.url)(path) as Native;
+  return loaded;
+}

@@ -1,0 +1,129 @@
+/**
+ * The op table: every operation a device can be asked for, with its fields in wire order. One row serves four readers:
+ * the types of `device.issue`, the encoding for the native core (which reads the same fields in the same order, see
+ * native/runtime/ops.cc), the count of floating-point operations, and the simulated device's cost.
+ *
+ * Field kinds: `size` a non-negative integer; `real` a number; `flag` a boolean; `dtype` a DType; `key` a Philox key (a safe
+ * integer); `span` device memory; `span?` device memory or null; `segments` pieces of a collective.
+ */
+import type { DType } from "./dtype.ts";
+
+/** Native memory: a region and a byte offset into it. */
+export interface Span {
+  readonly region: number;
+  readonly offset: number;
+}
+
+/**
+ * One piece of a collective over a flat buffer of world x `stride` elements in which rank r owns [r * stride, (r + 1) * stride):
+ * elements [start, start + count) of every rank's range. `whole` is the first element of the flat buffer; `own` is this rank's
+ * element `start` (it may lie inside `whole`). Reduce-scatter reads `whole` of every rank and writes `own`; all-gather reads
+ * `own` of every rank and writes `whole`.
+ */
+export interface Segment {
+  readonly whole: Span;
+  readonly stride: number;
+  readonly start: number;
+  readonly count: number;
+  readonly own: Span;
+}
+
+export type FieldKind = "size" | "real" | "flag" | "dtype" | "key" | "span" | "span?" | "segments";
+
+interface FieldTypes {
+  size: number;
+  real: number;
+  flag: boolean;
+  dtype: DType;
+  key: number;
+  span: Span;
+  "span?": Span | null;
+  segments: readonly Segment[];
+}
+
+/** Fields in wire order. `scratch`, where an op has it, is filled in by the device and not given by callers. */
+export const opFields = {
+  fill: { count: "size", dtype: "dtype", value: "real", dst: "span" },
+  copy: { bytes: "size", src: "span", dst: "span" },
+  cast: { count: "size", srcType: "dtype", dstType: "dtype", src: "span", dst: "span" },
+  initNormal: {
+    count: "size", dtype: "dtype", key: "key", firstElement: "size", mean: "real", std: "real", dst: "span",
+  },
+  matmul: {
+    m: "size", n: "size", k: "size", dtype: "dtype", a: "span", aRowStride: "size", aDepthStride: "size", b: "span",
+    bRowStride: "size", bDepthStride: "size", c: "span", ldc: "size", cType: "dtype", accumulate: "flag", bias: "span?",
+    biasType: "dtype", gelu: "flag", preActivation: "span?", scratch: "span?",
+  },
+  attention: {
+    batch: "size", seq: "size", heads: "size", kvHeads: "size", headDim: "size", scale: "real", dtype: "dtype", q: "span",
+    k: "span", v: "span", qStride: "size", kvStride: "size", out: "span", outStride: "size", lse: "span",
+    dropProbability: "real", dropKey: "key", firstSample: "size", scratch: "span?",
+  },
+  attentionBackward: {
+    batch: "size", seq: "size", heads: "size", kvHeads: "size", headDim: "size", scale: "real", dtype: "dtype", q: "span",
+    k: "span", v: "span", qStride: "size", kvStride: "size", out: "span", outStride: "size", lse: "span",
+    dropProbability: "real", dropKey: "key", firstSample: "size", dOut: "span", dOutStride: "size", dq: "span", dk: "span",
+    dv: "span", dqStride: "size", dkvStride: "size", scratch: "span?",
+  },
+  layerNorm: {
+    rows: "size", cols: "size", dtype: "dtype", epsilon: "real", x: "span", gamma: "span", beta: "span", y: "span",
+    mean: "span", rstd: "span",
+  },
+  layerNormBackward: {
+    rows: "size", cols: "size", dtype: "dtype", dy: "span", x: "span", gamma: "span", mean: "span", rstd: "span", dx: "span",
+    accumulateInput: "flag", dgamma: "span?", dbeta: "span?", accumulateParameters: "flag", scratch: "span?",
+  },
+  gelu: { count: "size", dtype: "dtype", x: "span", y: "span" },
+  geluBackward: { count: "size", dtype: "dtype", dy: "span", x: "span", dx: "span" },
+  add: { count: "size", dtype: "dtype", a: "span", b: "span", out: "span" },
+  scale: { count: "size", dtype: "dtype", x: "span", factor: "real", out: "span" },
+  multiply: { count: "size", dtype: "dtype", a: "span", b: "span", out: "span" },
+  embedding: {
+    rows: "size", cols: "size", vocabulary: "size", dtype: "dtype", ids: "span", table: "span", out: "span",
+    accumulate: "flag",
+  },
+  embeddingBackward: {
+    rows: "size", cols: "size", vocabulary: "size", dtype: "dtype", ids: "span", dy: "span", dtable: "span",
+    accumulate: "flag", scratch: "span?",
+  },
+  columnSum: {
+    rows: "size", cols: "size", ld: "size", dtype: "dtype", x: "span", out: "span", accumulate: "flag", scratch: "span?",
+  },
+  crossEntropy: {
+    rows: "size", cols: "size", ld: "size", dtype: "dtype", logits: "span", targets: "span", rowLoss: "span",
+    gradient: "flag", gradientScale: "real",
+  },
+  sum: { count: "size", x: "span", factor: "real", dst: "span", accumulate: "flag" },
+  dropout: {
+    count: "size", dtype: "dtype", x: "span", out: "span", probability: "real", key: "key", firstElement: "size",
+  },
+  adam: {
+    count: "size", master: "span", firstMoment: "span", secondMoment: "span", gradientType: "dtype", gradient: "span",
+    parameterType: "dtype", parameter: "span?", learningRate: "real", beta1: "real", beta2: "real", epsilon: "real",
+    weightDecay: "real", correction1: "real", correction2: "real", gradientScale: "real", decoupled: "flag",
+  },
+  /** `out`: two fp64, the sum of squares and the number of non-finite elements. */
+  squareSum: { count: "size", dtype: "dtype", x: "span", block: "size", out: "span", scratch: "span?" },
+  /** dst (+)= factor * src, rounded once: how a produced gradient joins a resting one of another dtype. */
+  accumulate: {
+    count: "size", srcType: "dtype", dstType: "dtype", src: "span", dst: "span", factor: "real", accumulate: "flag",
+  },
+  // Collectives. `tag` names the call (the sender keeps the words); calls whose tags differ between ranks are an error.
+  reduceScatter: {
+    group: "size", tag: "size", srcType: "dtype", dstType: "dtype", factor: "real", accumulate: "flag",
+    segments: "segments",
+  },
+  allGather: { group: "size", tag: "size", dtype: "dtype", segments: "segments" },
+  broadcast: { group: "size", tag: "size", bytes: "size", root: "size", data: "span" },
+  barrier: { group: "size", tag: "size" },
+} as const satisfies Record<string, Record<string, FieldKind>>;
+
+export type OpName = keyof typeof opFields;
+type Fields<K extends OpName> = (typeof opFields)[K];
+/** What a caller gives for op `K`: every field but the scratch. */
+export type OpArgs<K extends OpName> = {
+  readonly [F in Exclude<keyof Fields<K>, "scratch">]: Fields<K>[F] extends FieldKind ? FieldTypes[Fields<K>[F]] : never;
+};
+
+/** Op names in wire order: an op's code is its index. */
+export const opNames = Object.keys(opFields) as OpName[];
