@@ -1,0 +1,45 @@
+/** What a process of Shunya ends with, so that scripts and schedulers can tell causes apart without reading text. */
+import { type ErrorCode, ShunyaError } from "../errors/errors.ts";
+
+export const exitCodes = {
+  ok: 0,
+  /** A bug of ours, or an error that the user's own script threw. */
+  internal: 1,
+  /** Something that was given cannot be used, or the machine lacks something: change it and run again. */
+  user: 2,
+  memory: 3,
+  lostRank: 4,
+  numerical: 5,
+  /** Stopped on request; the shells' number for Ctrl-C. */
+  interrupted: 130,
+} as const;
+
+const byErrorCode: Readonly<Record<ErrorCode, number>> = {
+  CONFIG: exitCodes.user,
+  USAGE: exitCodes.user,
+  DATA: exitCodes.user,
+  MODEL: exitCodes.user,
+  SHAPE: exitCodes.user,
+  DTYPE: exitCodes.user,
+  DISPOSED: exitCodes.user,
+  NOT_GATHERED: exitCodes.user,
+  DEVICE: exitCodes.user,
+  NATIVE_MISSING: exitCodes.user,
+  MEMORY: exitCodes.memory,
+  COMM: exitCodes.lostRank,
+  DESYNC: exitCodes.lostRank,
+  RANK_LOST: exitCodes.lostRank,
+  NUMERICAL: exitCodes.numerical,
+  INTERRUPTED: exitCodes.interrupted,
+  INTERNAL: exitCodes.internal,
+};
+
+/** The exit code for anything that was thrown. */
+export function errorExitCode(error: unknown): number {
+  return error instanceof ShunyaError ? byErrorCode[error.code] : exitCodes.internal;
+}
+
+/** The same for an error that came from another process, of which only the code is left. */
+export function errorCodeExitCode(code: string | undefined): number {
+  return code !== undefined && Object.hasOwn(byErrorCode, code) ? byErrorCode[code as ErrorCode] : exitCodes.internal;
+}

@@ -1,0 +1,48 @@
+/** Everything that launcher and ranks say to each other, over the channel that Node opens between parent and child. */
+import { ShunyaError } from "../errors/errors.ts";
+
+/** The last words of a rank that threw. `code` is absent for errors that are not Shunya's. */
+export interface RankErrorMessage {
+  readonly type: "error";
+  readonly name: string;
+  readonly code: string | undefined;
+  readonly message: string;
+  readonly stack: string | undefined;
+}
+
+/** What an entry module and whoever launched it want to tell each other; anything that structured cloning carries. */
+export interface DataMessage {
+  readonly type: "data";
+  readonly payload: unknown;
+}
+
+/** Stop at the next step border. */
+export interface StopMessage {
+  readonly type: "stop";
+}
+
+export type RankMessage = RankErrorMessage | DataMessage;
+export type LauncherMessage = StopMessage | DataMessage;
+
+/** An entry module may use the channel for messages of its own; those are undefined here. */
+export function asRankMessage(raw: unknown): RankMessage | undefined {
+  const type = typeOf(raw);
+  return type === "error" || type === "data" ? (raw as RankMessage) : undefined;
+}
+
+export function asLauncherMessage(raw: unknown): LauncherMessage | undefined {
+  const type = typeOf(raw);
+  return type === "stop" || type === "data" ? (raw as LauncherMessage) : undefined;
+}
+
+export function errorMessage(error: unknown): RankErrorMessage {
+  if (!(error instanceof Error)) {
+    return { type: "error", name: "Error", code: undefined, message: String(error), stack: undefined };
+  }
+  const code = error instanceof ShunyaError ? error.code : undefined;
+  return { type: "error", name: error.name, code, message: error.message, stack: error.stack };
+}
+
+function typeOf(raw: unknown): unknown {
+  return typeof raw === "object" && raw !== null && "type" in raw ? raw.type : undefined;
+}

@@ -1,0 +1,25 @@
+/**
+ * Loaded into every rank before its entry module (node --import), so that these hold from the first moment and for any script:
+ * a rank does not outlive its launcher, tells the launcher what it died of, and leaves Ctrl-C to the launcher.
+ */
+import { errorExitCode } from "./exit-codes.ts";
+import { errorMessage } from "./messages.ts";
+
+// A terminal sends Ctrl-C to every process of the group; the launcher turns it into one stop message for all ranks.
+process.on("SIGINT", () => {});
+
+// The launcher is gone. SIGKILL, because an ordinary exit waits for native threads that may wait for other ranks; shared
+// memory has no names, so there is nothing to clean.
+process.once("disconnect", () => process.kill(process.pid, "SIGKILL"));
+
+let told = false;
+process.on("uncaughtException", (error: unknown) => {
+  if (told) return;
+  told = true;
+  const exit = (): void => process.exit(errorExitCode(error));
+  if (process.connected) process.send?.(errorMessage(error), undefined, undefined, exit);
+  else exit();
+});
+
+// The channel must not keep a rank alive that has finished its work.
+process.channel?.unref();

@@ -1,0 +1,132 @@
+/**
+ * Watches the ranks of one launch: the first that fails stops all others, and its error alone is kept; a request to stop is
+ * passed on; nothing outlives this process.
+ */
+import { exitCodes } from "./exit-codes.ts";
+import { type RankFailure, silentFailure, startFailure, thrownFailure } from "./failure.ts";
+import { asRankMessage, type LauncherMessage } from "./messages.ts";
+import { type RankCommand, type RankProcess, spawnRank } from "./spawn-rank.ts";
+
+export interface LaunchOutcome {
+  /** What the launching process should end with: 0 only if every rank finished by itself. */
+  readonly exitCode: number;
+  /** The first rank that failed. What the others said afterwards is an echo of it and dropped. */
+  readonly failure: RankFailure | undefined;
+}
+
+/** Ranks that were told that the group failed have this long to end by themselves, then as long again after SIGTERM. */
+const graceMs = 1000;
+/** How long after a rank's exit its last messages and output may still arrive. */
+const lastWordsMs = 250;
+
+export interface SupervisorHooks {
+  /** A rank sent something (LaunchedRank.send). */
+  readonly onData: (rank: number, payload: unknown) => void;
+  /** A rank failed and others may be waiting for it in a collective. */
+  readonly onFailure: (failure: RankFailure) => void;
+}
+
+export class RankSupervisor {
+  /** Settles when every rank has ended; never rejects. */
+  readonly outcome: Promise<LaunchOutcome>;
+  readonly #processes: RankProcess[] = [];
+  readonly #hooks: SupervisorHooks;
+  readonly #running = new Set<RankProcess>();
+  readonly #timers = new Set<NodeJS.Timeout>();
+  #failure: RankFailure | undefined;
+  #stopping = false;
+  #settle: (outcome: LaunchOutcome) => void = () => {};
+
+  constructor(command: RankCommand, hooks: SupervisorHooks) {
+    this.#hooks = hooks;
+    this.outcome = new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+    process.once("exit", this.#killAtExit);
+    try {
+      for (let rank = 0; rank < command.ranks; rank++) this.#watch(spawnRank(rank, command));
+    } catch (error) {
+      this.kill();
+      throw error;
+    }
+  }
+
+  /** Process numbers in rank order; undefined for a rank that could not be started. */
+  get pids(): readonly (number | undefined)[] {
+    return this.#processes.map((p) => p.child.pid);
+  }
+
+  send(rank: number, message: LauncherMessage): void {
+    const process = this.#processes[rank];
+    // A rank that is ending may close its channel at any moment; its end is what tells.
+    if (process?.child.connected) process.child.send(message, () => {});
+  }
+
+  /** Asks every rank to stop at its next step border. */
+  stop(): void {
+    this.#stopping = true;
+    for (const { rank } of this.#running) this.send(rank, { type: "stop" });
+  }
+
+  /** Ends every rank now. */
+  kill(): void {
+    this.#stopping = true;
+    this.#signalAll("SIGKILL");
+  }
+
+  #watch(process: RankProcess): void {
+    this.#processes.push(process);
+    this.#running.add(process);
+    const { child, rank } = process;
+    child.on("message", (raw) => {
+      const message = asRankMessage(raw);
+      if (message?.type === "data") this.#hooks.onData(rank, message.payload);
+      if (message?.type === "error") this.#fail(thrownFailure(rank, message));
+    });
+    child.once("error", (error) => {
+      if (child.pid !== undefined) return;
+      this.#fail(startFailure(rank, error));
+      this.#ended(process);
+    });
+    child.once("exit", (code, signal) => {
+      // The channel and standard error may still hold this rank's reason, and a grandchild may hold them open for ever.
+      const judge = (): void => {
+        if (!this.#running.has(process)) return;
+        if (code !== 0) this.#fail(silentFailure(rank, code, signal, process.stderrTail()));
+        this.#ended(process);
+      };
+      child.once("close", judge);
+      this.#after(lastWordsMs, judge);
+    });
+  }
+
+  #fail(failure: RankFailure): void {
+    if (this.#failure !== undefined) return;
+    // Ranks that were asked to stop may say so in their own way.
+    if (this.#stopping && (failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.lostRank))
+      return;
+    this.#failure = failure;
+    this.#hooks.onFailure(failure);
+    this.#after(graceMs, () => this.#signalAll("SIGTERM"));
+    this.#after(2 * graceMs, () => this.#signalAll("SIGKILL"));
+  }
+
+  #ended(process: RankProcess): void {
+    this.#running.delete(process);
+    if (this.#running.size > 0) return;
+    for (const timer of this.#timers) clearTimeout(timer);
+    globalThis.process.off("exit", this.#killAtExit);
+    const stopped = this.#stopping ? exitCodes.interrupted : exitCodes.ok;
+    this.#settle({ exitCode: this.#failure?.exitCode ?? stopped, failure: this.#failure });
+  }
+
+  #signalAll(signal: NodeJS.Signals): void {
+    for (const { child } of this.#running) child.kill(signal);
+  }
+
+  #after(ms: number, run: () => void): void {
+    this.#timers.add(setTimeout(run, ms));
+  }
+
+  readonly #killAtExit = (): void => this.#signalAll("SIGKILL");
+}
