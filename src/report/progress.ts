@@ -1,0 +1,65 @@
+/** How a run shows that it moves: one line that rewrites itself on a terminal, one plain line a step elsewhere. */
+import { createColors } from "picocolors";
+import { formatBytes, formatCount, formatDuration, formatReal } from "./numbers.ts";
+import type { StepSummary } from "./types.ts";
+
+/** What the stream can show. */
+export interface Terminal {
+  readonly isTerminal: boolean;
+  readonly columns: number;
+  readonly color: boolean;
+}
+
+export interface Progress extends StepSummary {
+  /** Steps of the whole run. */
+  readonly steps: number;
+  /** Highest device bytes of any rank in this step. */
+  readonly peakBytes: number;
+  readonly secondsLeft: number;
+}
+
+/**
+ * Some terminals say that they have 0 columns, and a line cut to nothing would be worse than a guess. NO_COLOR set to anything
+ * but the empty string means no colour (no-color.org).
+ */
+export function describeTerminal(stream: { isTTY?: boolean; columns?: number }, env: NodeJS.ProcessEnv): Terminal {
+  const isTerminal = stream.isTTY === true;
+  return { isTerminal, columns: stream.columns || 80, color: isTerminal && !env.NO_COLOR && env.TERM !== "dumb" };
+}
+
+/** What to write for this step. On a terminal it replaces the line before and ends without a newline. */
+export function renderProgress(progress: Progress, terminal: Terminal): string {
+  const fields = progressFields(progress);
+  if (!terminal.isTerminal) return `${fields.map(([name, value]) => `${name} ${value}`).join("  ")}\n`;
+  return `\r\u001b[2K${fitFields(fields, terminal)}`;
+}
+
+type Field = readonly [name: string, value: string];
+
+/** The most telling first: a narrow terminal loses the last ones. */
+function progressFields(progress: Progress): Field[] {
+  const { step, steps, loss, learningRate, gradNorm, skipped } = progress;
+  return [
+    ["step", `${step}/${steps}`],
+    ["loss", formatReal(loss)],
+    ["lr", formatReal(learningRate)],
+    ["norm", skipped || gradNorm === null ? "skipped" : formatReal(gradNorm)],
+    ["tokens/s", formatCount(progress.tokensPerSecond)],
+    ["memory", formatBytes(progress.peakBytes)],
+    ["left", formatDuration(progress.secondsLeft)],
+  ];
+}
+
+function fitFields(fields: readonly Field[], terminal: Terminal): string {
+  const colors = createColors(terminal.color);
+  // A line as wide as the terminal would wrap on some, and the next \r would not reach its start.
+  let room = terminal.columns - 1;
+  const shown: string[] = [];
+  for (const [name, value] of fields) {
+    const width = name.length + 1 + value.length + (shown.length > 0 ? 2 : 0);
+    if (width > room) break;
+    room -= width;
+    shown.push(`${colors.dim(name)} ${name === "loss" ? colors.bold(value) : value}`);
+  }
+  return shown.join("  ");
+}

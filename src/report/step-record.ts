@@ -1,0 +1,59 @@
+/** A line of `--log-json`: one JSON object per attempted step. docs/log-format.md explains it to users. */
+
+import type { MemorySnapshot, Phase, TierUsage, Usage } from "../device/ledger.ts";
+import {
+  type MemoryKind,
+  memoryKinds,
+  type OptimizerPart,
+  optimizerParts,
+  type Tier,
+  tiers,
+} from "../device/ledger.ts";
+import type { TrafficSnapshot } from "../device/traffic.ts";
+import type { RankStep, StepSummary } from "./types.ts";
+
+export type TierRecord = Readonly<Record<Exclude<MemoryKind, "optimizer">, Usage>> & {
+  readonly optimizer: Usage & Readonly<Record<OptimizerPart, Usage>>;
+};
+
+export interface RankRecord {
+  readonly memory: Readonly<Record<Tier, TierRecord>> & { readonly peakByPhase: Readonly<Record<Phase, number>> };
+  readonly traffic: TrafficSnapshot;
+  readonly operations: number;
+}
+
+/** Numbers that JSON cannot hold (a loss of NaN) are written as null. */
+export interface StepRecord extends StepSummary {
+  /** In rank order. */
+  readonly ranks: readonly RankRecord[];
+}
+
+export function stepRecord(summary: StepSummary, ranks: readonly RankStep[]): StepRecord {
+  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond } = summary;
+  return {
+    step,
+    loss,
+    gradNorm,
+    learningRate,
+    lossScale,
+    skipped,
+    tokensPerSecond,
+    ranks: ranks.map(({ memory, traffic, operations }) => ({ memory: memoryRecord(memory), traffic, operations })),
+  };
+}
+
+/** One line, newline included. */
+export function renderStepRecord(record: StepRecord): string {
+  return `${JSON.stringify(record)}\n`;
+}
+
+function memoryRecord(memory: MemorySnapshot): RankRecord["memory"] {
+  const [device, host, disk] = tiers.map((tier) => tierRecord(memory[tier])) as [TierRecord, TierRecord, TierRecord];
+  return { device, host, disk, peakByPhase: memory.peakByPhase };
+}
+
+function tierRecord(usage: TierUsage): TierRecord {
+  const kinds = Object.fromEntries(memoryKinds.map((kind) => [kind, usage[kind]])) as Record<MemoryKind, Usage>;
+  const parts = Object.fromEntries(optimizerParts.map((part) => [part, usage[part]])) as Record<OptimizerPart, Usage>;
+  return { ...kinds, optimizer: { ...kinds.optimizer, ...parts } };
+}

@@ -1,0 +1,111 @@
+import { expect, test } from "vitest";
+import { MemoryLedger, memoryKinds } from "../../src/device/ledger.ts";
+import { TrafficLedger } from "../../src/device/traffic.ts";
+import { measuredMemory, memoryTable, renderMemoryTables } from "../../src/report/memory-table.ts";
+import { renderRefusal, stageThatFits } from "../../src/report/refusal.ts";
+import { type Column, renderMarkdownTable, renderTable } from "../../src/report/table.ts";
+import { renderTrafficTables } from "../../src/report/traffic-table.ts";
+import type { MemoryByKind } from "../../src/report/types.ts";
+
+const columns: Column[] = [
+  { header: "kind", align: "left" },
+  { header: "bytes", align: "right" },
+];
+
+test("a text table aligns its columns and leaves no trailing spaces", () => {
+  expect(renderTable({ columns, rows: [["parameters", "1"], ["other"]] })).toBe(
+    ["kind        bytes", "──────────  ─────", "parameters      1", "other"].join("\n"),
+  );
+});
+
+test("a Markdown table marks right alignment and escapes bars", () => {
+  expect(renderMarkdownTable({ columns, rows: [["a|b", "12"]] })).toBe(
+    ["| kind | bytes |", "| ---- | ----: |", "| a\\|b |    12 |"].join("\n"),
+  );
+});
+
+function ledger(parameterBytes: number): MemoryLedger {
+  const memory = new MemoryLedger();
+  memory.allocate("device", "parameters", parameterBytes);
+  memory.allocate("device", "master", 4000);
+  memory.allocate("device", "secondMoment", 4000);
+  memory.beginPhase("backward");
+  memory.allocate("device", "activations", 1_234_567);
+  memory.free("device", "activations", 1_234_567);
+  return memory;
+}
+
+function equalRank(parameterBytes: number): { expected: MemoryByKind; measured: MemoryByKind } {
+  const measured = measuredMemory(ledger(parameterBytes).snapshot());
+  return { expected: measured, measured };
+}
+
+test("measured memory is the ledger's: what rests, and the peak over all phases", () => {
+  const { measured } = equalRank(2000);
+  expect(measured.kinds.optimizer).toEqual({ atRestBytes: 8000, peakBytes: 8000 });
+  expect(measured.kinds.activations).toEqual({ atRestBytes: 0, peakBytes: 1_234_567 });
+  expect(measured.total).toEqual({ atRestBytes: 10_000, peakBytes: 1_244_567 });
+});
+
+test("the memory table shows used kinds and the total, to the byte", () => {
+  expect(memoryTable(equalRank(2000)).rows).toEqual([
+    ["parameters", "2,000", "2,000", "2,000", "2,000"],
+    ["optimizer", "8,000", "8,000", "8,000", "8,000"],
+    ["activations", "0", "0", "1,234,567", "1,234,567"],
+    ["total", "10,000", "10,000", "1,244,567", "1,244,567"],
+  ]);
+});
+
+test("ranks with equal figures share a table", () => {
+  const text = renderMemoryTables([equalRank(2000), equalRank(2000), equalRank(3000), equalRank(2000)]);
+  expect(text.match(/Device memory of .*/g)).toEqual([
+    "Device memory of ranks 0-1, 3, each, in bytes:",
+    "Device memory of rank 2, in bytes:",
+  ]);
+});
+
+test("the traffic table sets expected beside measured and adds up", () => {
+  const traffic = new TrafficLedger();
+  traffic.add("reduceScatter", 1500, 1500, 4, 3);
+  traffic.add("allGather", 1500, 1500, 2, 2);
+  const expected = { reduceScatter: { sent: 1500, received: 1500 }, allGather: { sent: 1500, received: 1501 } };
+  const lines = renderTrafficTables([{ expected, measured: traffic.snapshot() }]).split("\n");
+  expect(lines[0]).toBe("Traffic of rank 0, elements a step:");
+  expect(lines.slice(3).map((line) => line.split(/ {2,}/))).toEqual([
+    ["reduce-scatter", "3", "1,500", "1,500", "1,500", "1,500", "6.00 KB"],
+    ["all-gather", "2", "1,500", "1,500", "1,501", "1,500", "3.00 KB"],
+    ["broadcast", "0", "0", "0", "0", "0", "0 B"],
+    ["control", "0", "0", "0", "0", "0", "0 B"],
+    ["total", "5", "3,000", "3,000", "3,001", "3,000", "9.00 KB"],
+  ]);
+});
+
+test("copies between tiers appear once there are any", () => {
+  const traffic = new TrafficLedger();
+  traffic.add("down", 10, 0, 2);
+  expect(renderTrafficTables([{ expected: {}, measured: traffic.snapshot() }])).toMatch(/\ndevice to host {2}/);
+});
+
+const stages = [
+  { stage: 0, peakBytes: 16e9 },
+  { stage: 1, peakBytes: 10e9 },
+  { stage: 2, peakBytes: 8e9 },
+  { stage: 3, peakBytes: 5e9 },
+];
+const none = Object.fromEntries(memoryKinds.map((kind) => [kind, 0])) as Record<(typeof memoryKinds)[number], number>;
+const atPeak = { ...none, parameters: 2e9, optimizer: 12e9, gradients: 2e9 };
+
+test("a refusal shows where the bytes would go, largest first, and the stage that fits", () => {
+  const text = renderRefusal({ stage: 0, budgetBytes: 8e9, atPeak, stages });
+  expect(text).toMatch(/^ZeRO stage 0 needs 16\.0 GB of device memory on a rank, and the budget is 8\.00 GB\./);
+  expect(text).toMatch(/optimizer +12\.0 GB +75\.0 %\n(gradients|parameters)/);
+  expect(text).toContain("Stage 2 fits");
+  expect(text).toMatch(/\n1 +10\.0 GB +no\n2 +8\.00 GB +yes\n/);
+});
+
+test("a refusal says so where no stage fits", () => {
+  expect(stageThatFits(stages, 1e9)).toBeUndefined();
+  expect(renderRefusal({ stage: 3, budgetBytes: 1e9, atPeak, stages })).toContain(
+    "No stage fits; the least is 5.00 GB",
+  );
+});
