@@ -1,0 +1,40 @@
+/** The shape of a GPT-2 and the published sizes (Radford et al., "Language Models are Unsupervised Multitask Learners", table 2). */
+
+export interface Gpt2Config {
+  readonly vocabularySize: number;
+  /** Longest sequence, in tokens. */
+  readonly positions: number;
+  /** Width of the residual stream; a multiple of `heads`. */
+  readonly hidden: number;
+  readonly layers: number;
+  readonly heads: number;
+  readonly layerNormEpsilon: number;
+  /** Standard deviation of the initial weights. */
+  readonly initializerRange: number;
+  readonly embeddingDropout: number;
+  readonly attentionDropout: number;
+  readonly residualDropout: number;
+  /** The output head is the token embedding. */
+  readonly tied: boolean;
+}
+
+const published = {
+  vocabularySize: 50257,
+  positions: 1024,
+  layerNormEpsilon: 1e-5,
+  initializerRange: 0.02,
+  embeddingDropout: 0.1,
+  attentionDropout: 0.1,
+  residualDropout: 0.1,
+  tied: true,
+} as const;
+
+/** Published models by the name that Hugging Face gives them. */
+export const gpt2Configs = {
+  gpt2: { ...published, hidden: 768, layers: 12, heads: 12 },
+  "gpt2-medium": { ...published, hidden: 1024, layers: 24, heads: 16 },
+  "gpt2-large": { ...published, hidden: 1280, layers: 36, heads: 20 },
+  "gpt2-xl": { ...published, hidden: 1600, layers: 48, heads: 25 },
+} as const satisfies Readonly<Record<string, Gpt2Config>>;
+
+export type Gpt2Name = keyof typeof gpt2Configs;
