@@ -1,0 +1,191 @@
+/** A model folder as Hugging Face lays it out: config.json, and weights in one safetensors file or in shards with an index. */
+
+import { mkdir, readFile, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { ModelError } from "../errors/errors.ts";
+import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { type Pieces, writeAtomically } from "./atomic-file.ts";
+import { describeJson } from "./describe.ts";
+import { parseGpt2Config, renderGpt2Config } from "./gpt2-json.ts";
+import { canonicalName, gpt2TensorShapes, isNoWeight } from "./gpt2-tensors.ts";
+import { openSafetensors, type SafetensorsFile } from "./safetensors.ts";
+import { type NewTensor, writeSafetensors } from "./safetensors-writer.ts";
+
+/** Names may be given with or without the `transformer.` prefix, whichever the file has. */
+export interface ModelWeights {
+  has(name: string): boolean;
+  /** Throws ModelError where the model has no such tensor. */
+  shape(name: string): readonly number[];
+  /** Elements [firstElement, firstElement + count), row-major, as fp32. */
+  read(name: string, firstElement: number, count: number): Promise<Float32Array>;
+}
+
+export interface ModelFolder extends AsyncDisposable {
+  readonly config: Gpt2Config;
+  /** Undefined where the folder holds no weights: a model to train from scratch. */
+  readonly weights: ModelWeights | undefined;
+  close(): Promise<void>;
+}
+
+const configName = "config.json";
+const weightsName = "model.safetensors";
+const indexName = "model.safetensors.index.json";
+/** Weights in a form that is not read here; taking such a folder for one without weights would train from scratch unasked. */
+const otherWeights = ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"];
+
+/** Opens a folder and checks its configuration and every tensor's presence and shape. Throws ModelError. */
+export async function openModelFolder(folder: string): Promise<ModelFolder> {
+  const config = parseGpt2Config(await readConfig(folder), join(folder, configName));
+  const files = await openWeightFiles(folder);
+  try {
+    const weights = files.length === 0 ? undefined : new FolderWeights(folder, config, files);
+    const close = async () => {
+      await Promise.all(files.map((file) => file.close()));
+    };
+    return { config, weights, close, [Symbol.asyncDispose]: close };
+  } catch (error) {
+    await Promise.all(files.map((file) => file.close()));
+    throw error;
+  }
+}
+
+/**
+ * Writes config.json and model.safetensors (fp32) into `folder`, which is made if it is not there. `source` gives each tensor's
+ * bytes in pieces, in the order of `tensors`. Each file appears only once it is complete; the configuration comes last.
+ */
+export async function writeModelFolder<T extends NewTensor>(
+  folder: string,
+  config: Gpt2Config,
+  tensors: readonly T[],
+  source: (tensor: T) => Pieces,
+): Promise<void> {
+  await mkdir(folder, { recursive: true }).catch((error: Error) => {
+    throw new ModelError(`${folder} cannot be made: ${error.message}`, { cause: error });
+  });
+  await writeSafetensors(join(folder, weightsName), tensors, source);
+  await writeAtomically(join(folder, configName), [new TextEncoder().encode(renderGpt2Config(config))]);
+}
+
+async function readConfig(folder: string): Promise<string> {
+  const found = await stat(folder).catch(() => undefined);
+  if (found === undefined) throw new ModelError(`${folder}: no such folder; check --model`);
+  if (!found.isDirectory()) throw new ModelError(`${folder} is a file; wanted a model folder with ${configName}`);
+  return readFile(join(folder, configName), "utf8").catch((error: NodeJS.ErrnoException) => {
+    const why = error.code === "ENOENT" ? `has no ${configName}` : `: ${configName} cannot be read (${error.message})`;
+    throw new ModelError(`${folder} ${why}; wanted a Hugging Face model folder`, { cause: error });
+  });
+}
+
+async function openWeightFiles(folder: string): Promise<SafetensorsFile[]> {
+  if (await exists(join(folder, weightsName))) return [await openSafetensors(join(folder, weightsName))];
+  if (await exists(join(folder, indexName))) return openShards(folder);
+  for (const name of otherWeights) {
+    if (!(await exists(join(folder, name)))) continue;
+    throw new ModelError(`${folder} has its weights in ${name}; wanted ${weightsName}: convert them to safetensors`);
+  }
+  return [];
+}
+
+async function openShards(folder: string): Promise<SafetensorsFile[]> {
+  const path = join(folder, indexName);
+  const shardOf = parseIndex(path, await readFile(path, "utf8"));
+  const files = new Map<string, SafetensorsFile>();
+  try {
+    for (const [name, shard] of shardOf) {
+      const shardPath = join(folder, shard);
+      if (!files.has(shard)) {
+        if (!(await exists(shardPath))) throw new ModelError(`${path} names ${shard}, which is missing in ${folder}`);
+        files.set(shard, await openSafetensors(shardPath));
+      }
+      if (!files.get(shard)!.tensors.has(name))
+        throw new ModelError(`${path} says that ${shard} holds ${name}; it does not`);
+    }
+    return [...files.values()];
+  } catch (error) {
+    await Promise.all([...files.values()].map((file) => file.close()));
+    throw error;
+  }
+}
+
+function parseIndex(path: string, text: string): [tensor: string, shard: string][] {
+  let map: unknown;
+  try {
+    map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
+  } catch (error) {
+    throw new ModelError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
+  }
+  if (typeof map !== "object" || map === null)
+    throw new ModelError(`${path} has no weight_map; wanted tensor names and their files`);
+  return Object.entries(map).map(([tensor, shard]) => {
+    // A shard lies beside its index; anything else could read outside the folder.
+    const plain = typeof shard === "string" && shard.endsWith(".safetensors") && basename(shard) === shard;
+    if (!plain)
+      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a .safetensors file name`);
+    return [tensor, shard];
+  });
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined)) !== undefined;
+}
+
+class FolderWeights implements ModelWeights {
+  readonly #folder: string;
+  /** By canonical name: where the tensor is and what it is called there. */
+  readonly #places = new Map<string, { readonly file: SafetensorsFile; readonly stored: string }>();
+  readonly #shapes: ReadonlyMap<string, readonly number[]>;
+
+  constructor(folder: string, config: Gpt2Config, files: readonly SafetensorsFile[]) {
+    this.#folder = folder;
+    this.#shapes = gpt2TensorShapes(config);
+    for (const file of files) {
+      for (const stored of file.tensors.keys()) this.#add(file, stored, config);
+    }
+    const missing = [...this.#shapes.keys()].find((name) => !this.#places.has(name));
+    if (missing !== undefined) {
+      throw new ModelError(
+        `${folder}: tensor ${missing} is missing; wanted all ${this.#shapes.size} tensors that ${configName} implies`,
+      );
+    }
+  }
+
+  has(name: string): boolean {
+    return this.#places.has(canonicalName(name));
+  }
+
+  shape(name: string): readonly number[] {
+    const shape = this.#shapes.get(canonicalName(name));
+    if (shape === undefined) throw new ModelError(`${this.#folder}: GPT-2 has no tensor ${name}`);
+    return shape;
+  }
+
+  read(name: string, firstElement: number, count: number): Promise<Float32Array> {
+    const place = this.#places.get(canonicalName(name));
+    if (place === undefined) throw new ModelError(`${this.#folder}: GPT-2 has no tensor ${name}`);
+    return place.file.readFloat32(place.stored, firstElement, count);
+  }
+
+  #add(file: SafetensorsFile, stored: string, config: Gpt2Config): void {
+    const name = canonicalName(stored);
+    if (isNoWeight(name, config)) return;
+    const { shape, dtype } = file.tensors.get(stored)!;
+    const wanted = this.#shapes.get(name);
+    if (wanted === undefined) {
+      throw new ModelError(
+        `${file.path}: tensor ${stored} is no part of the GPT-2 that ${configName} describes; do the two belong together?`,
+      );
+    }
+    if (shape.length !== wanted.length || shape.some((size, i) => size !== wanted[i])) {
+      throw new ModelError(
+        `${file.path}: tensor ${stored}: found shape [${shape.join(", ")}]; wanted [${wanted.join(", ")}]`,
+      );
+    }
+    if (!["F32", "F16", "BF16"].includes(dtype)) {
+      throw new ModelError(`${file.path}: tensor ${stored}: found dtype ${dtype}; wanted F32, F16 or BF16`);
+    }
+    const earlier = this.#places.get(name);
+    if (earlier !== undefined)
+      throw new ModelError(`${file.path}: tensor ${stored} is in ${earlier.file.path} too; wanted it once`);
+    this.#places.set(name, { file, stored });
+  }
+}

@@ -1,0 +1,47 @@
+/** Writes a safetensors file as a stream: no more than one piece is in memory. */
+
+import { InternalError } from "../errors/errors.ts";
+import { type Pieces, writeAtomically } from "./atomic-file.ts";
+import type { FloatType } from "./halves.ts";
+import { renderHeader, tensorBytes } from "./safetensors-header.ts";
+
+export interface NewTensor {
+  readonly name: string;
+  readonly dtype: FloatType;
+  readonly shape: readonly number[];
+}
+
+/** What PyTorch's loaders look for in the metadata. */
+const metadata = { format: "pt" };
+
+/**
+ * Writes `entries` in their order. `source` is asked for each tensor in turn and gives its bytes (little-endian, row-major) in
+ * pieces of any length. The file appears under `path` only once it is complete and on disk.
+ */
+export async function writeSafetensors<T extends NewTensor>(
+  path: string,
+  entries: readonly T[],
+  source: (entry: T) => Pieces,
+): Promise<void> {
+  if (new Set(entries.map((entry) => entry.name)).size !== entries.length) {
+    throw new InternalError(`two tensors of one name are to be written to ${path}`);
+  }
+  await writeAtomically(path, filePieces(entries, source));
+}
+
+async function* filePieces<T extends NewTensor>(
+  entries: readonly T[],
+  source: (entry: T) => Pieces,
+): AsyncGenerator<Uint8Array> {
+  yield renderHeader(entries, metadata);
+  for (const entry of entries) {
+    const wanted = tensorBytes(entry.dtype, entry.shape);
+    let given = 0;
+    for await (const piece of source(entry)) {
+      given += piece.length;
+      if (given > wanted) break;
+      yield piece;
+    }
+    if (given !== wanted) throw new InternalError(`tensor ${entry.name}: ${given} bytes given; wanted ${wanted}`);
+  }
+}
