@@ -36,8 +36,8 @@ test("counts are exact and separated", () => {
 });
 
 test("real numbers keep four digits and do not hide small ones", () => {
-  expect([3.14159, 6e-4, 2.5e-5, 0, 1e7, Number.NaN].map(formatReal)).toEqual([
-    "3.142",
+  expect([2.71234, 6e-4, 2.5e-5, 0, 1e7, Number.NaN].map(formatReal)).toEqual([
+    "2.712",
     "0.0006000",
     "2.500e-5",
     "0",
