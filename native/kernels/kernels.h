@@ -14,7 +14,8 @@
 namespace shunya {
 
 enum class DType : int { F32 = 0, BF16 = 1, F16 = 2, I32 = 3, F64 = 4 };
-inline size_t dtypeBytes(DType t) { return t == DType::F64 ? 8 : (t == DType::F32 || t == DType::I32) ? 4 : 2; }
+// static: one copy per object file, as an object built for AVX-512 must not lend its copy to the others.
+static inline size_t dtypeBytes(DType t) { return t == DType::F64 ? 8 : (t == DType::F32 || t == DType::I32) ? 4 : 2; }
 
 // Runs task(0..tasks-1) on the pool's workers, the caller included, and returns when all are done. `worker` is in
 // [0, workers()), so a kernel can give each worker its own slice of scratch. Which worker runs which task is not fixed.
@@ -57,7 +58,8 @@ struct AdamArgs {
   int64_t count; float *master, *m, *v;       // fp32; in fp32 training `master` is the parameter itself
   const void* gradient; DType gradientType;
   void* parameter; DType parameterType;       // 16-bit copy written with one rounding, or null
-  float learningRate, beta1, beta2, epsilon, weightDecay, correction1, correction2, gradientScale; bool decoupled;
+  // fp64, as 1 - beta2 taken in fp32 would be off by 1e-5.
+  double learningRate, beta1, beta2, epsilon, weightDecay, correction1, correction2, gradientScale; bool decoupled;
 };
 
 struct SquareSum { double sum; double nonFinite; };  // nonFinite: how many elements were inf or nan

@@ -1,5 +1,6 @@
 // Counter-based random numbers (Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11).
 // A value depends on (key, element index) alone, so it is the same for every rank, shard, thread count and recomputation.
+// static: one copy per object file, as an object built for AVX-512 must not lend its copy to the others.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +8,7 @@ namespace shunya {
 
 struct Philox4 { uint32_t x[4]; };
 
-inline Philox4 philox(uint64_t key, uint64_t counter) {
+static inline Philox4 philox(uint64_t key, uint64_t counter) {
   uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0};
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
   for (int round = 0; round < 10; round++) {
@@ -20,10 +21,10 @@ inline Philox4 philox(uint64_t key, uint64_t counter) {
 }
 
 // Element i uses word (i & 3) of the draw at counter i >> 2.
-inline uint32_t philoxWord(uint64_t key, uint64_t index) { return philox(key, index >> 2).x[index & 3]; }
+static inline uint32_t philoxWord(uint64_t key, uint64_t index) { return philox(key, index >> 2).x[index & 3]; }
 
 // An element is dropped when its word is below probability * 2^32.
-inline uint32_t dropoutThreshold(float probability) {
+static inline uint32_t dropoutThreshold(float probability) {
   const double t = (double)probability * 4294967296.0;
   return t >= 4294967295.0 ? 4294967295u : (uint32_t)t;
 }

@@ -234,6 +234,25 @@ SHUNYA_INLINE vf keepLanes(vf x, float filler, Part part) {
 #endif
 }
 
+// A store that bypasses the caches (p on a vector boundary), where the instruction set has one. streamFence orders such
+// stores before everything after it.
+SHUNYA_INLINE void streamLanes(void* p, vf x) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps((float*)p, (__m512)x);
+#elif defined(__AVX2__)
+  _mm256_stream_ps((float*)p, (__m256)x);
+#elif defined(__SSE2__)
+  _mm_stream_ps((float*)p, (__m128)x);
+#else
+  memcpy(p, &x, sizeof x);
+#endif
+}
+SHUNYA_INLINE void streamFence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
 // Calls body(i, Whole) for every full vector of [begin, end) and body(i, Part) for what is left.
 template <class Body> SHUNYA_INLINE void eachVector(int64_t begin, int64_t end, Body&& body) {
   int64_t i = begin;
@@ -241,7 +260,17 @@ template <class Body> SHUNYA_INLINE void eachVector(int64_t begin, int64_t end, 
   if (i < end) body(i, Part{(int)(end - i)});
 }
 
-// Runs body<T>() for the dtype `type`: turns a run-time dtype into a template argument. body is a generic lambda taking a tag.
+// The sum over i in [0, count) of term(i, extent): four running vectors, added in a fixed order at the end.
+template <class Term> SHUNYA_INLINE float sumTerms(int64_t count, Term&& term) {
+  vf part[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * VL <= count; i += 4 * VL)
+    for (int j = 0; j < 4; j++) part[j] += term(i + j * VL, Whole{});
+  eachVector(i, count, [&](int64_t c, auto extent) { part[0] += keepLanes(term(c, extent), 0, extent); });
+  return sumLanes((part[0] + part[1]) + (part[2] + part[3]));
+}
+
+// Turns a run-time dtype into a template argument: calls body(tag) with decltype(tag)::value == type.
 template <DType T> struct DTypeTag { static constexpr DType value = T; };
 template <class Body> SHUNYA_INLINE void withDType(DType type, Body&& body) {
   if (type == DType::F32) body(DTypeTag<DType::F32>{});

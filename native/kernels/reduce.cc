@@ -1,0 +1,120 @@
+// Sums over many elements in a fixed order: columns of a matrix, squares for the gradient norm, copies from several ranks.
+#include "declarations.h"
+#include "split.h"
+
+namespace shunya::SHUNYA_ISA {
+
+namespace {
+
+// Adds rows of x to a row of partials, four rows for each visit to the partials.
+template <DType T> void addRowsTo(int64_t rows, int64_t cols, int64_t ld, const Storage<T>* x, float* partial) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4, x += 4 * ld)
+    eachVector(0, cols, [=](int64_t c, auto extent) {
+      vf total = load<DType::F32>(partial, c, extent);
+      for (int j = 0; j < 4; j++) total += load<T>(x + j * ld, c, extent);
+      store<DType::F32>(partial, c, total, extent);
+    });
+  for (; r < rows; r++, x += ld)
+    eachVector(0, cols, [=](int64_t c, auto extent) {
+      store<DType::F32>(partial, c, load<DType::F32>(partial, c, extent) + load<T>(x, c, extent), extent);
+    });
+}
+
+typedef float vHalf __attribute__((vector_size(VL * 2)));
+typedef double vd __attribute__((vector_size(VL * 4)));  // as many fp64 lanes as one register has
+
+// Squares in fp64: those of large bf16 values are beyond fp32. Position decides an element's lane, so the order of the
+// additions is the same wherever the block lies in memory.
+template <DType T> SquareSum squareSumOfBlock(int64_t count, const Storage<T>* x) {
+  vd part[4] = {};
+  vi nonFinite = {};
+  const auto add = [&](vf value, int slot) {
+    nonFinite -= (vi)((bitsOf(value) & 0x7f800000u) == 0x7f800000u);
+    vHalf half[2];
+    memcpy(half, &value, sizeof value);
+    for (int h = 0; h < 2; h++) {
+      const vd wide = __builtin_convertvector(half[h], vd);
+      part[2 * slot + h] += wide * wide;
+    }
+  };
+  int64_t i = 0;
+  for (; i + 2 * VL <= count; i += 2 * VL) {
+    add(load<T>(x, i), 0);
+    add(load<T>(x, i + VL), 1);
+  }
+  eachVector(i, count, [&](int64_t c, auto extent) { add(load<T>(x, c, extent), 0); });
+  const vd lanes = (part[0] + part[1]) + (part[2] + part[3]);
+  SquareSum total{0, 0};
+  for (int l = 0; l < VL / 2; l++) total.sum += lanes[l];
+  for (int l = 0; l < VL; l++) total.nonFinite += nonFinite[l];
+  return total;
+}
+
+// `Sources` > 0: that many, known when compiling; 0: `numSources`.
+template <DType S, DType D, int Sources>
+void reduceRange(int64_t begin, int64_t end, const void* const* sources, int numSources, void* dst, float factor, bool accumulate) {
+  const int n = Sources > 0 ? Sources : numSources;
+  const vf scale = broadcast(factor);
+  eachVector(begin, end, [=](int64_t i, auto extent) {
+    vf total = load<S>(sources[0], i, extent);
+    for (int s = 1; s < n; s++) total += load<S>(sources[s], i, extent);
+    total = total * scale;
+    if (accumulate) total = load<D>(dst, i, extent) + total;
+    store<D>(dst, i, total, extent);
+  });
+}
+
+}  // namespace
+
+size_t columnSumScratch(int64_t rows, int64_t cols) { return (size_t)(piecesOf(rows, rowsPerPartial) * cols) * sizeof(float); }
+
+void columnSum(int64_t rows, int64_t cols, int64_t ld, DType type, const void* x, void* out, bool accumulate, Pool& pool,
+               void* scratch) {
+  withDType(type, [&](auto tag) {
+    constexpr DType T = decltype(tag)::value;
+    float* partials = (float*)scratch;
+    overPieces(pool, rows, rowsPerPartial, [=](int64_t begin, int64_t end) {
+      float* partial = partials + begin / rowsPerPartial * cols;
+      memset(partial, 0, cols * sizeof(float));
+      addRowsTo<T>(end - begin, cols, ld, (const Storage<T>*)x + begin * ld, partial);
+    });
+    addPartials<T>(pool, partials, piecesOf(rows, rowsPerPartial), cols, cols, out, accumulate);
+  });
+}
+
+size_t squareSumScratch(int64_t count, int64_t block) { return (size_t)piecesOf(count, block) * sizeof(SquareSum); }
+
+void squareSum(int64_t count, DType type, const void* x, int64_t block, SquareSum* out, Pool& pool, void* scratch) {
+  SquareSum* partials = (SquareSum*)scratch;
+  withDType(type, [&](auto tag) {
+    constexpr DType T = decltype(tag)::value;
+    const int64_t blocksPerTask = piecesOf(elementsPerTask, block);
+    overPieces(pool, piecesOf(count, block), blocksPerTask, [=](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; b++) {
+        const int64_t length = (b + 1) * block < count ? block : count - b * block;
+        partials[b] = squareSumOfBlock<T>(length, (const Storage<T>*)x + b * block);
+      }
+    });
+  });
+  *out = {0, 0};
+  for (int64_t b = 0; b < piecesOf(count, block); b++) {
+    out->sum += partials[b].sum;
+    out->nonFinite += partials[b].nonFinite;
+  }
+}
+
+void reduce(int64_t count, const void* const* sources, int numSources, DType sourceType, void* dst, DType dstType, float factor,
+            bool accumulate, Pool& pool) {
+  withDType(sourceType, [&](auto from) {
+    withDType(dstType, [&](auto to) {
+      constexpr DType S = decltype(from)::value, D = decltype(to)::value;
+      overPieces(pool, count, elementsPerTask, [=](int64_t begin, int64_t end) {
+        if (numSources == 2) reduceRange<S, D, 2>(begin, end, sources, numSources, dst, factor, accumulate);
+        else reduceRange<S, D, 0>(begin, end, sources, numSources, dst, factor, accumulate);
+      });
+    });
+  });
+}
+
+}  // namespace shunya::SHUNYA_ISA
