@@ -10,7 +10,11 @@ process.on("SIGINT", () => {});
 
 // The launcher is gone. SIGKILL, because an ordinary exit waits for native threads that may wait for other ranks; shared
 // memory has no names, so there is nothing to clean.
-process.once("disconnect", () => process.kill(process.pid, "SIGKILL"));
+const endNow = (): void => {
+  process.kill(process.pid, "SIGKILL");
+};
+process.once("disconnect", endNow);
+if (!process.connected) endNow();
 
 let told = false;
 process.on("uncaughtException", (error: unknown) => {

@@ -35,6 +35,7 @@ export class RankSupervisor {
   readonly #timers = new Set<NodeJS.Timeout>();
   #failure: RankFailure | undefined;
   #stopping = false;
+  #killed = false;
   #settle: (outcome: LaunchOutcome) => void = () => {};
 
   constructor(command: RankCommand, hooks: SupervisorHooks) {
@@ -70,7 +71,7 @@ export class RankSupervisor {
 
   /** Ends every rank now. */
   kill(): void {
-    this.#stopping = true;
+    this.#killed = true;
     this.#signalAll("SIGKILL");
   }
 
@@ -116,7 +117,7 @@ export class RankSupervisor {
     if (this.#running.size > 0) return;
     for (const timer of this.#timers) clearTimeout(timer);
     globalThis.process.off("exit", this.#killAtExit);
-    const stopped = this.#stopping ? exitCodes.interrupted : exitCodes.ok;
+    const stopped = this.#stopping || this.#killed ? exitCodes.interrupted : exitCodes.ok;
     this.#settle({ exitCode: this.#failure?.exitCode ?? stopped, failure: this.#failure });
   }
 

@@ -141,6 +141,14 @@ test("a stop message ends the ranks cleanly", async () => {
   expect(run.data.filter((d) => d.payload.stopped)).toHaveLength(2);
 });
 
+test("a rank that crashes while stopping is still a failure, and the others do not wait for it", async () => {
+  const run = start(2, "crashOnStop", "1");
+  await run.heard;
+  run.supervisor.stop();
+  const outcome = await within(4000, run.supervisor.outcome);
+  expect(outcome).toMatchObject({ exitCode: exitCodes.lostRank, failure: { rank: 1 } });
+});
+
 test("kill ends ranks that do not listen", async () => {
   const run = start(2, "wait");
   await run.heard;
