@@ -102,10 +102,9 @@ export class RankSupervisor {
   }
 
   #fail(failure: RankFailure): void {
-    if (this.#failure !== undefined) return;
-    // Ranks that were asked to stop may say so in their own way.
-    if (this.#stopping && (failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.lostRank))
-      return;
+    if (this.#failure !== undefined || this.#killed) return;
+    // Ranks that were asked to stop may end with that error.
+    if (this.#stopping && failure.exitCode === exitCodes.interrupted) return;
     this.#failure = failure;
     this.#hooks.onFailure(failure);
     this.#after(graceMs, () => this.#signalAll("SIGTERM"));
