@@ -21,6 +21,8 @@ export interface Native {
   /** Copies out of or into a region on the calling thread: the caller has awaited the event that makes it safe. */
   readRegion(region: number, offset: number, into: Uint8Array): void;
   writeRegion(region: number, offset: number, from: Uint8Array): void;
+  /** Enqueues a copy of `from` (taken at once) into a region, in queue order. Returns its sequence number. */
+  upload(queue: number, region: number, offset: number, from: Uint8Array): number;
   /** A queue runs its ops in order on its own thread with a pool of `threads` workers (the thread included). */
   createQueue(threads: number): number;
   destroyQueue(queue: number): void;

@@ -3,8 +3,8 @@
  * the types of `device.issue`, the encoding for the native core (which reads the same fields in the same order, see
  * native/runtime/ops.cc), the count of floating-point operations, and the simulated device's cost.
  *
- * Field kinds: `size` a non-negative integer; `real` a number; `flag` a boolean; `dtype` a DType; `key` a Philox key (a safe
- * integer); `span` device memory; `span?` device memory or null; `segments` pieces of a collective.
+ * Field kinds: `size` a non-negative integer; `real` a number; `flag` a boolean; `dtype` a DType; `key` a safe integer that only
+ * names random numbers (a Philox key or counter); `span` device memory; `span?` device memory or null; `segments` pieces of a collective.
  */
 import type { DType } from "./dtype.ts";
 
@@ -47,7 +47,7 @@ export const opFields = {
   copy: { bytes: "size", src: "span", dst: "span" },
   cast: { count: "size", srcType: "dtype", dstType: "dtype", src: "span", dst: "span" },
   initNormal: {
-    count: "size", dtype: "dtype", key: "key", firstElement: "size", mean: "real", std: "real", dst: "span",
+    count: "size", dtype: "dtype", key: "key", firstElement: "key", mean: "real", std: "real", dst: "span",
   },
   matmul: {
     m: "size", n: "size", k: "size", dtype: "dtype", a: "span", aRowStride: "size", aDepthStride: "size", b: "span",
@@ -57,12 +57,12 @@ export const opFields = {
   attention: {
     batch: "size", seq: "size", heads: "size", kvHeads: "size", headDim: "size", scale: "real", dtype: "dtype", q: "span",
     k: "span", v: "span", qStride: "size", kvStride: "size", out: "span", outStride: "size", lse: "span",
-    dropProbability: "real", dropKey: "key", firstSample: "size", scratch: "span?",
+    dropProbability: "real", dropKey: "key", firstSample: "key", scratch: "span?",
   },
   attentionBackward: {
     batch: "size", seq: "size", heads: "size", kvHeads: "size", headDim: "size", scale: "real", dtype: "dtype", q: "span",
     k: "span", v: "span", qStride: "size", kvStride: "size", out: "span", outStride: "size", lse: "span",
-    dropProbability: "real", dropKey: "key", firstSample: "size", dOut: "span", dOutStride: "size", dq: "span", dk: "span",
+    dropProbability: "real", dropKey: "key", firstSample: "key", dOut: "span", dOutStride: "size", dq: "span", dk: "span",
     dv: "span", dqStride: "size", dkvStride: "size", scratch: "span?",
   },
   layerNorm: {
@@ -95,7 +95,7 @@ export const opFields = {
   },
   sum: { count: "size", x: "span", factor: "real", dst: "span", accumulate: "flag" },
   dropout: {
-    count: "size", dtype: "dtype", x: "span", out: "span", probability: "real", key: "key", firstElement: "size",
+    count: "size", dtype: "dtype", x: "span", out: "span", probability: "real", key: "key", firstElement: "key",
   },
   adam: {
     count: "size", master: "span", firstMoment: "span", secondMoment: "span", gradientType: "dtype", gradient: "span",

@@ -1,0 +1,186 @@
+/**
+ * The device seam: memory with a ledger, and ops issued to queues. An op is checked and issued in program order and returns at
+ * once; a queue runs it; an event orders one queue after another; JavaScript awaits an event only where it needs a value.
+ *
+ * A device is this class over a backend. The CPU backend runs the native kernels; the simulated one allocates and computes
+ * nothing. Ledger, placement, scratch and ordering are here, so the two cannot differ in them.
+ */
+import { DisposedError, InternalError } from "../errors/errors.ts";
+import { Arena } from "./arena.ts";
+import { type DType, dtypeBytes } from "./dtype.ts";
+import { encode, scratchKey } from "./encode.ts";
+import { type MemoryLabel, MemoryLedger, type Tier } from "./ledger.ts";
+import { operationsOf } from "./operations.ts";
+import { type OpArgs, type OpName, opFields, type Span } from "./ops.ts";
+import type { Event, QueueName } from "./queue.ts";
+import { TrafficLedger } from "./traffic.ts";
+
+/** What runs the ops. Sequence numbers count from 1 on each queue. */
+export interface Backend {
+  readonly name: "cpu" | "simulated";
+  /** Region handle of a tier's memory. */
+  region(tier: Tier): number;
+  issue(queue: QueueName, op: number, args: Float64Array): number;
+  scratchBytes(queue: QueueName, op: number, args: Float64Array): number;
+  wait(queue: QueueName, event: Event): number;
+  reached(event: Event): Promise<void>;
+  /** Copies bytes out; on a backend that holds none, `declared` is what is read. */
+  read(span: Span, into: Uint8Array, declared: Uint8Array): void;
+  /** An op that copies `from`, whose bytes are taken at once. */
+  upload(queue: QueueName, to: Span, from: Uint8Array): number;
+  dispose(): void;
+}
+
+export interface DeviceOptions {
+  readonly backend: Backend;
+  /** Address space of the device tier in bytes; costs nothing until used. */
+  readonly arenaBytes: number;
+  readonly budgets?: Partial<Record<Tier, number>>;
+}
+
+/** One allocation. Freed by `Device.free`, in the order of the queue that uses it last. */
+export class DeviceBuffer {
+  readonly tier: Tier;
+  readonly label: MemoryLabel;
+  readonly bytes: number;
+  readonly #span: Span;
+  #freed = false;
+
+  constructor(tier: Tier, label: MemoryLabel, bytes: number, span: Span) {
+    this.tier = tier;
+    this.label = label;
+    this.bytes = bytes;
+    this.#span = span;
+  }
+
+  get freed(): boolean {
+    return this.#freed;
+  }
+
+  /** The address `offsetBytes` into the buffer. @throws DisposedError after it was freed */
+  at(offsetBytes = 0): Span {
+    if (this.#freed) throw new DisposedError(`a ${this.label} buffer of ${this.bytes} bytes`, "keep it alive longer");
+    return offsetBytes === 0 ? this.#span : { region: this.#span.region, offset: this.#span.offset + offsetBytes };
+  }
+
+  /** @internal marks it freed and tells where it lay */
+  retire(): number {
+    if (this.#freed) throw new InternalError(`a ${this.label} buffer of ${this.bytes} bytes was freed twice`);
+    this.#freed = true;
+    return this.#span.offset;
+  }
+}
+
+export class Device {
+  readonly ledger: MemoryLedger;
+  readonly traffic = new TrafficLedger();
+  /** Offsets of buffers and of tensors in flat buffers are multiples of this many bytes. */
+  readonly alignmentBytes = 256;
+  readonly #backend: Backend;
+  readonly #arenas: Record<Tier, Arena>;
+  readonly #last: Record<QueueName, number> = { compute: 0, collective: 0 };
+  readonly #scratchSizes = new Map<string, number>();
+
+  constructor(options: DeviceOptions) {
+    this.#backend = options.backend;
+    this.ledger = new MemoryLedger(options.budgets);
+    const arena = (): Arena => new Arena(options.arenaBytes, this.alignmentBytes);
+    this.#arenas = { device: arena(), host: arena(), disk: arena() };
+  }
+
+  get name(): Backend["name"] {
+    return this.#backend.name;
+  }
+
+  /** Whether values exist: on a simulated device they are declared, not computed. */
+  get computes(): boolean {
+    return this.#backend.name !== "simulated";
+  }
+
+  /**
+   * @param queue the queue that touches the memory first; it waits for the previous owner's ops on other queues
+   * @throws MemoryBudgetError when the tier's budget does not hold it
+   */
+  allocate(label: MemoryLabel, bytes: number, queue: QueueName = "compute", tier: Tier = "device"): DeviceBuffer {
+    const arena = this.#arenas[tier];
+    const size = arena.roundUp(bytes);
+    this.ledger.allocate(tier, label, size);
+    const { offset, fences } = arena.take(size);
+    for (const fence of fences) this.wait(queue, fence);
+    return new DeviceBuffer(tier, label, size, { region: this.#backend.region(tier), offset });
+  }
+
+  /** The memory may be reused once `queue`, which used it last, has done what it was given so far. */
+  free(buffer: DeviceBuffer, queue: QueueName = "compute"): void {
+    this.#arenas[buffer.tier].give(buffer.retire(), buffer.bytes, [this.mark(queue)]);
+    this.ledger.free(buffer.tier, buffer.label, buffer.bytes);
+  }
+
+  /** Issues an op. Returns the event of its completion. @throws RangeError when a range leaves its memory */
+  issue<K extends OpName>(queue: QueueName, name: K, args: OpArgs<K>): Event {
+    const scratch = "scratch" in opFields[name] ? this.#scratch(queue, name, args) : undefined;
+    const { code, values } = encode(name, args, scratch?.at() ?? null);
+    const event = { queue, sequence: this.#backend.issue(queue, code, values) };
+    this.#last[queue] = event.sequence;
+    if (scratch) this.free(scratch, queue);
+    this.traffic.addOperations(operationsOf(name, args));
+    return event;
+  }
+
+  /** Everything given to `queue` so far. */
+  mark(queue: QueueName): Event {
+    return { queue, sequence: this.#last[queue] };
+  }
+
+  /** Later ops of `queue` start after `event`. */
+  wait(queue: QueueName, event: Event): void {
+    if (event.queue === queue || event.sequence === 0) return;
+    this.#last[queue] = this.#backend.wait(queue, event);
+  }
+
+  /** Resolves when `event` has happened; rejects with the error of the op that failed at or before it. */
+  async reached(event: Event): Promise<void> {
+    if (event.sequence > 0) await this.#backend.reached(event);
+  }
+
+  /** Reads `count` elements once everything given to `queue` has happened. `declared` is the answer of a simulated device. */
+  async read(
+    span: Span,
+    dtype: DType,
+    count: number,
+    declared: ArrayBufferView,
+    queue: QueueName = "compute",
+  ): Promise<Uint8Array> {
+    await this.reached(this.mark(queue));
+    const bytes = new Uint8Array(count * dtypeBytes[dtype]);
+    this.#backend.read(span, bytes, new Uint8Array(declared.buffer, declared.byteOffset, declared.byteLength));
+    return bytes;
+  }
+
+  /** Issues a copy of host bytes to the device; `from` may be reused at once. */
+  upload(to: Span, from: ArrayBufferView, queue: QueueName = "compute"): Event {
+    const bytes = new Uint8Array(from.buffer, from.byteOffset, from.byteLength);
+    const event = { queue, sequence: this.#backend.upload(queue, to, bytes) };
+    this.#last[queue] = event.sequence;
+    return event;
+  }
+
+  dispose(): void {
+    this.#backend.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  #scratch<K extends OpName>(queue: QueueName, name: K, args: OpArgs<K>): DeviceBuffer | undefined {
+    const key = scratchKey(name, args);
+    let bytes = this.#scratchSizes.get(key);
+    if (bytes === undefined) {
+      const { code, values } = encode(name, args, null);
+      bytes = this.#backend.scratchBytes(queue, code, values);
+      this.#scratchSizes.set(key, bytes);
+    }
+    return bytes > 0 ? this.allocate("scratch", bytes, queue) : undefined;
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * The memory ledger: every allocation of a rank, by tier and kind, as it is issued (contracts 2 and 24). Budgets are real: an
+ * allocation over its tier's budget is refused before anything happens.
+ */
+import { InternalError, MemoryBudgetError } from "../errors/errors.ts";
+
+export const tiers = ["device", "host", "disk"] as const;
+export type Tier = (typeof tiers)[number];
+
+export const memoryKinds = [
+  "parameters",
+  "gradients",
+  "optimizer",
+  "activations",
+  "gathered",
+  "buckets",
+  "staging",
+  "scratch",
+  "other",
+] as const;
+export type MemoryKind = (typeof memoryKinds)[number];
+
+/** The optimizer's parts are entered separately and add up to `optimizer`. */
+export const optimizerParts = ["master", "firstMoment", "secondMoment"] as const;
+export type OptimizerPart = (typeof optimizerParts)[number];
+export type MemoryLabel = MemoryKind | OptimizerPart;
+
+export const phases = ["init", "forward", "backward", "step"] as const;
+export type Phase = (typeof phases)[number];
+
+/** Bytes now, and the most since the step began. */
+export interface Usage {
+  readonly current: number;
+  readonly peak: number;
+}
+export type TierUsage = Readonly<Record<MemoryLabel, Usage>>;
+
+export interface MemorySnapshot {
+  readonly device: TierUsage;
+  readonly host: TierUsage;
+  readonly disk: TierUsage;
+  /** Device bytes of all kinds together at the highest moment of each phase of the step. */
+  readonly peakByPhase: Readonly<Record<Phase, number>>;
+  /** Device bytes by kind at the step's highest moment: they add up to the peak of the total. */
+  readonly atPeak: Readonly<Record<MemoryKind, number>>;
+}
+
+const isPart = (label: MemoryLabel): label is OptimizerPart => (optimizerParts as readonly string[]).includes(label);
+const labels: readonly MemoryLabel[] = [...memoryKinds, ...optimizerParts];
+
+class TierLedger {
+  readonly current = Object.fromEntries(labels.map((l) => [l, 0])) as Record<MemoryLabel, number>;
+  readonly peak = Object.fromEntries(labels.map((l) => [l, 0])) as Record<MemoryLabel, number>;
+  total = 0;
+
+  add(label: MemoryLabel, bytes: number): void {
+    for (const l of isPart(label) ? [label, "optimizer" as const] : [label]) {
+      this.current[l] += bytes;
+      if (this.current[l] < 0) throw new InternalError(`the ledger's ${l} fell below zero`);
+      if (this.current[l] > this.peak[l]) this.peak[l] = this.current[l];
+    }
+    this.total += bytes;
+  }
+
+  usage(): TierUsage {
+    return Object.fromEntries(
+      labels.map((l) => [l, { current: this.current[l], peak: this.peak[l] }]),
+    ) as unknown as TierUsage;
+  }
+}
+
+export class MemoryLedger {
+  readonly #tiers: Record<Tier, TierLedger> = {
+    device: new TierLedger(),
+    host: new TierLedger(),
+    disk: new TierLedger(),
+  };
+  readonly #budgets: Partial<Record<Tier, number>>;
+  #phase: Phase = "init";
+  #peakByPhase: Record<Phase, number> = { init: 0, forward: 0, backward: 0, step: 0 };
+  #atPeak: Record<MemoryKind, number> = { ...this.#tiers.device.current };
+  #peakTotal = 0;
+
+  /** @param budgets bytes per tier; a tier without one is not limited here. */
+  constructor(budgets: Partial<Record<Tier, number>> = {}) {
+    this.#budgets = budgets;
+  }
+
+  /** @throws MemoryBudgetError when the tier's budget does not hold `bytes` more; nothing is entered then. */
+  allocate(tier: Tier, label: MemoryLabel, bytes: number): void {
+    const ledger = this.#tiers[tier];
+    const budget = this.#budgets[tier];
+    if (budget !== undefined && ledger.total + bytes > budget) throw this.#refusal(tier, label, bytes, budget);
+    ledger.add(label, bytes);
+    if (tier === "device") this.#notePeak();
+  }
+
+  free(tier: Tier, label: MemoryLabel, bytes: number): void {
+    this.#tiers[tier].add(label, -bytes);
+  }
+
+  /** Peaks start again from what is held now. */
+  beginStep(): void {
+    for (const tier of tiers) Object.assign(this.#tiers[tier].peak, this.#tiers[tier].current);
+    this.#peakByPhase = { init: 0, forward: 0, backward: 0, step: 0 };
+    this.#peakTotal = 0;
+    this.#notePeak();
+  }
+
+  beginPhase(phase: Phase): void {
+    this.#phase = phase;
+    this.#notePeak();
+  }
+
+  total(tier: Tier): number {
+    return this.#tiers[tier].total;
+  }
+
+  current(tier: Tier, label: MemoryLabel): number {
+    return this.#tiers[tier].current[label];
+  }
+
+  snapshot(): MemorySnapshot {
+    return {
+      device: this.#tiers.device.usage(),
+      host: this.#tiers.host.usage(),
+      disk: this.#tiers.disk.usage(),
+      peakByPhase: { ...this.#peakByPhase },
+      atPeak: Object.fromEntries(memoryKinds.map((k) => [k, this.#atPeak[k]])) as Record<MemoryKind, number>,
+    };
+  }
+
+  #notePeak(): void {
+    const total = this.#tiers.device.total;
+    if (total > this.#peakByPhase[this.#phase]) this.#peakByPhase[this.#phase] = total;
+    if (total <= this.#peakTotal) return;
+    this.#peakTotal = total;
+    this.#atPeak = { ...this.#tiers.device.current };
+  }
+
+  #refusal(tier: Tier, label: MemoryLabel, bytes: number, budget: number): MemoryBudgetError {
+    const ledger = this.#tiers[tier];
+    const held = memoryKinds.filter((k) => ledger.current[k] > 0).map((k) => `${k} ${ledger.current[k]}`);
+    return new MemoryBudgetError(
+      tier,
+      bytes,
+      budget,
+      `${tier} memory: ${bytes} bytes more for ${label} do not fit the budget of ${budget} bytes; held now: ` +
+        `${held.join(", ") || "nothing"} (${ledger.total} in all). Give a larger budget, a smaller micro-batch or a higher ZeRO stage`,
+    );
+  }
+}

@@ -1,0 +1,33 @@
+/**
+ * Floating-point operations of an op, as the ledger counts them: a multiplication and an addition are two. Attention counts
+ * the causal half only. Ops that only move data count nothing, nor do the optimizer and the gradient norm: the count is the
+ * model's own work, which ZeRO never shards (the law: the same on every rank at every stage).
+ */
+import type { OpArgs, OpName } from "./ops.ts";
+
+const attentionPairs = (a: { batch: number; seq: number; heads: number; headDim: number }): number =>
+  a.batch * a.heads * a.headDim * ((a.seq * (a.seq + 1)) / 2);
+
+type Counter<K extends OpName> = (args: OpArgs<K>) => number;
+
+const counters: { readonly [K in OpName]?: Counter<K> } = {
+  matmul: (a) => 2 * a.m * a.n * a.k,
+  attention: (a) => 4 * attentionPairs(a), // QK' and PV
+  attentionBackward: (a) => 10 * attentionPairs(a), // QK' again, dP, dV, dQ, dK
+  layerNorm: (a) => 8 * a.rows * a.cols,
+  layerNormBackward: (a) => 14 * a.rows * a.cols,
+  gelu: (a) => 10 * a.count,
+  geluBackward: (a) => 16 * a.count,
+  add: (a) => a.count,
+  scale: (a) => a.count,
+  multiply: (a) => a.count,
+  embeddingBackward: (a) => a.rows * a.cols,
+  columnSum: (a) => a.rows * a.cols,
+  crossEntropy: (a) => (a.gradient ? 8 : 5) * a.rows * a.cols,
+  dropout: (a) => a.count,
+};
+
+export function operationsOf<K extends OpName>(name: K, args: OpArgs<K>): number {
+  const counter = counters[name] as Counter<K> | undefined;
+  return counter ? counter(args) : 0;
+}

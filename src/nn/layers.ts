@@ -1,0 +1,162 @@
+/** The layers of transformers. Weights keep the element order of the files they come from (contracts 9). */
+import { causalAttention } from "../tensor/ops/attention.ts";
+import { dropout } from "../tensor/ops/elementwise.ts";
+import { embedding } from "../tensor/ops/embedding.ts";
+import { linear, type WeightLayout } from "../tensor/ops/linear.ts";
+import { layerNorm } from "../tensor/ops/norm.ts";
+import type { Tape } from "../tensor/tape.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { Module } from "./module.ts";
+import { Parameter } from "./parameter.ts";
+
+export interface LinearOptions {
+  /** Defaults to true. */
+  readonly bias?: boolean;
+  /** Memory order of the weight. Defaults to "outIn", as in PyTorch; GPT-2's files are "inOut". */
+  readonly layout?: WeightLayout;
+  /** Standard deviation of the initial weights. Defaults to 1 / sqrt(3 inputs), the variance of PyTorch's default. */
+  readonly std?: number;
+}
+
+/** y = x W + b, or gelu of it. */
+export class Linear extends Module {
+  readonly weight: Parameter;
+  readonly bias?: Parameter;
+  readonly #layout: WeightLayout;
+
+  constructor(inputs: number, outputs: number, options: LinearOptions = {}) {
+    super();
+    this.#layout = options.layout ?? "outIn";
+    const shape = this.#layout === "outIn" ? [outputs, inputs] : [inputs, outputs];
+    this.weight = new Parameter(shape, { kind: "normal", mean: 0, std: options.std ?? 1 / Math.sqrt(3 * inputs) });
+    if (options.bias ?? true) this.bias = new Parameter([outputs], { kind: "constant", value: 0 });
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    return linear(tape, x, this.weight, this.bias, { layout: this.#layout });
+  }
+
+  /** gelu(x W + b), in one pass over the product. */
+  forwardGelu(tape: Tape, x: Tensor): Tensor {
+    return linear(tape, x, this.weight, this.bias, { layout: this.#layout, gelu: true });
+  }
+}
+
+export class LayerNorm extends Module {
+  readonly weight: Parameter;
+  readonly bias: Parameter;
+  readonly #epsilon: number;
+
+  constructor(width: number, epsilon = 1e-5) {
+    super();
+    this.weight = new Parameter([width], { kind: "constant", value: 1 });
+    this.bias = new Parameter([width], { kind: "constant", value: 0 });
+    this.#epsilon = epsilon;
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    return layerNorm(tape, x, this.weight, this.bias, this.#epsilon);
+  }
+}
+
+export class Embedding extends Module {
+  readonly weight: Parameter;
+
+  constructor(count: number, width: number, std = 0.02) {
+    super();
+    this.weight = new Parameter([count, width], { kind: "normal", mean: 0, std });
+  }
+
+  /** Rows of the table, added to `onto` where given. ids: i32 of any shape. */
+  forward(tape: Tape, ids: Tensor, onto?: Tensor): Tensor {
+    return embedding(tape, ids, this.weight, onto);
+  }
+}
+
+export class Dropout extends Module {
+  readonly #probability: number;
+  readonly #name: string;
+
+  /** @param name tells this dropout from the model's others; random numbers depend on it */
+  constructor(probability: number, name: string) {
+    super();
+    this.#probability = probability;
+    this.#name = name;
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    return dropout(tape, x, this.#probability, this.#name);
+  }
+}
+
+export interface AttentionLayerOptions {
+  readonly hidden: number;
+  readonly heads: number;
+  readonly name: string;
+  readonly attentionDropout?: number;
+  readonly residualDropout?: number;
+  readonly layout?: WeightLayout;
+  readonly std?: number;
+  readonly projectionStd?: number;
+}
+
+const withStd = (layout: WeightLayout | undefined, std: number | undefined): LinearOptions => ({
+  ...(layout && { layout }),
+  ...(std !== undefined && { std }),
+});
+
+/** Causal multi-head self-attention, with GPT-2's names: one packed projection in, one out. x: [batch, seq, hidden]. */
+export class CausalSelfAttention extends Module {
+  readonly c_attn: Linear;
+  readonly c_proj: Linear;
+  readonly #options: AttentionLayerOptions;
+  readonly #dropout: Dropout;
+
+  constructor(options: AttentionLayerOptions) {
+    super();
+    const { hidden, layout, std, projectionStd } = options;
+    this.c_attn = new Linear(hidden, 3 * hidden, withStd(layout, std));
+    this.c_proj = new Linear(hidden, hidden, withStd(layout, projectionStd));
+    this.#options = options;
+    this.#dropout = new Dropout(options.residualDropout ?? 0, `${options.name}.resid`);
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    return tape.scope(() => {
+      const { heads, name, attentionDropout } = this.#options;
+      const qkv = this.c_attn.forward(tape, x);
+      const mixed = causalAttention(tape, qkv, { heads, name: `${name}.attn`, dropout: attentionDropout ?? 0 });
+      return this.#dropout.forward(tape, this.c_proj.forward(tape, mixed));
+    });
+  }
+}
+
+export interface MlpOptions {
+  readonly hidden: number;
+  /** Defaults to 4 x hidden. */
+  readonly inner?: number;
+  readonly name: string;
+  readonly residualDropout?: number;
+  readonly layout?: WeightLayout;
+  readonly std?: number;
+  readonly projectionStd?: number;
+}
+
+/** The feed-forward half of a block, with GPT-2's names: up, GELU, down. */
+export class Mlp extends Module {
+  readonly c_fc: Linear;
+  readonly c_proj: Linear;
+  readonly #dropout: Dropout;
+
+  constructor(options: MlpOptions) {
+    super();
+    const inner = options.inner ?? 4 * options.hidden;
+    this.c_fc = new Linear(options.hidden, inner, withStd(options.layout, options.std));
+    this.c_proj = new Linear(inner, options.hidden, withStd(options.layout, options.projectionStd));
+    this.#dropout = new Dropout(options.residualDropout ?? 0, `${options.name}.mlp`);
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    return tape.scope(() => this.#dropout.forward(tape, this.c_proj.forward(tape, this.c_fc.forwardGelu(tape, x))));
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * GPT-2 (Radford et al. 2019) with Hugging Face's tensor names. Units: every block, and the rest (embeddings, last norm, head)
+ * as the root unit, which runs twice: before the blocks and after them.
+ */
+import { ShapeError } from "../../errors/errors.ts";
+import { add, dropout } from "../../tensor/ops/elementwise.ts";
+import { linear } from "../../tensor/ops/linear.ts";
+import { headLoss } from "../../tensor/ops/loss.ts";
+import type { Tape } from "../../tensor/tape.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
+import { CausalSelfAttention, Embedding, LayerNorm, Mlp } from "../layers.ts";
+import { Module, ModuleList } from "../module.ts";
+import { Parameter } from "../parameter.ts";
+import type { Gpt2Config } from "./gpt2-config.ts";
+
+/** What a language model is trained on: token ids and, shifted by one, what follows them. Both i32 [batch, seq]. */
+export interface LanguageBatch {
+  readonly inputs: Tensor;
+  readonly targets?: Tensor;
+}
+
+export class Gpt2Block extends Module {
+  readonly ln_1: LayerNorm;
+  readonly attn: CausalSelfAttention;
+  readonly ln_2: LayerNorm;
+  readonly mlp: Mlp;
+
+  constructor(config: Gpt2Config, index: number) {
+    super();
+    const { hidden, heads, layerNormEpsilon, residualDropout, attentionDropout } = config;
+    const std = config.initializerRange;
+    const projectionStd = std / Math.sqrt(2 * config.layers);
+    const shared = { hidden, layout: "inOut", std, projectionStd, residualDropout, name: `h.${index}` } as const;
+    this.ln_1 = new LayerNorm(hidden, layerNormEpsilon);
+    this.attn = new CausalSelfAttention({ ...shared, heads, attentionDropout });
+    this.ln_2 = new LayerNorm(hidden, layerNormEpsilon);
+    this.mlp = new Mlp(shared);
+  }
+
+  /** x: [batch, seq, hidden] */
+  forward(tape: Tape, x: Tensor): Tensor {
+    const attended = add(tape, x, this.attn.forward(tape, this.ln_1.forward(tape, x)));
+    return add(tape, attended, this.mlp.forward(tape, this.ln_2.forward(tape, attended)));
+  }
+}
+
+class Gpt2Transformer extends Module {
+  readonly wte: Embedding;
+  readonly wpe: Embedding;
+  readonly h: ModuleList<Gpt2Block>;
+  readonly ln_f: LayerNorm;
+
+  constructor(config: Gpt2Config) {
+    super();
+    this.wte = new Embedding(config.vocabularySize, config.hidden, config.initializerRange);
+    this.wpe = new Embedding(config.positions, config.hidden, config.initializerRange);
+    this.h = new ModuleList(Array.from({ length: config.layers }, (_, i) => new Gpt2Block(config, i)));
+    this.ln_f = new LayerNorm(config.hidden, config.layerNormEpsilon);
+  }
+}
+
+export class Gpt2 extends Module {
+  readonly transformer: Gpt2Transformer;
+  /** The output projection; absent where it is the token embedding (tied). */
+  readonly lm_head?: Embedding;
+  readonly config: Gpt2Config;
+
+  constructor(config: Gpt2Config) {
+    super();
+    this.config = config;
+    this.transformer = new Gpt2Transformer(config);
+    if (!config.tied) this.lm_head = new Embedding(config.vocabularySize, config.hidden, config.initializerRange);
+  }
+
+  get #headWeight(): Parameter {
+    return (this.lm_head ?? this.transformer.wte).weight;
+  }
+
+  /** The mean cross-entropy of the next tokens. */
+  async forward(tape: Tape, batch: LanguageBatch): Promise<Tensor> {
+    const { targets } = batch;
+    if (!targets) throw new ShapeError("Gpt2", "a batch without targets", "inputs and targets");
+    const x = await this.#hidden(tape, batch.inputs);
+    return this.segment(tape, [x], (x) => {
+      const normed = this.transformer.ln_f.forward(tape, x);
+      return headLoss(tape, normed, this.#headWeight, targets, targets.elements);
+    });
+  }
+
+  /** Logits of the next token for every position: [batch, seq, vocabulary]. */
+  async logits(tape: Tape, inputs: Tensor): Promise<Tensor> {
+    const x = await this.#hidden(tape, inputs);
+    return this.segment(tape, [x], (x) => {
+      const normed = this.transformer.ln_f.forward(tape, x);
+      return linear(tape, normed, this.#headWeight, undefined, { layout: "outIn" });
+    });
+  }
+
+  /** The residual stream after the last block. */
+  async #hidden(tape: Tape, inputs: Tensor): Promise<Tensor> {
+    const [batch, seq] = inputs.shape as [number, number];
+    const { positions, embeddingDropout } = this.config;
+    if (seq > positions)
+      throw new ShapeError("Gpt2", `a sequence of ${seq} tokens`, `at most ${positions}, the model's positions (--seq-length)`);
+    let x = await this.segment(tape, [], () => {
+      const places = tape.integers(Int32Array.from({ length: batch * seq }, (_, i) => i % seq), [batch, seq]);
+      const tokens = this.transformer.wte.forward(tape, inputs);
+      return dropout(tape, this.transformer.wpe.forward(tape, places, tokens), embeddingDropout, "embd");
+    });
+    for (const block of this.transformer.h) x = await block.run(tape, x);
+    return x;
+  }
+}

@@ -1,0 +1,49 @@
+/**
+ * The table that everything follows from: where each kind of model state lives, by ZeRO stage (Rajbhandari et al., SC20,
+ * section 5). A stage is a row; a tier will be a column. No code outside the plan asks which stage it is.
+ */
+import type { ResolvedConfig, Stage } from "../config/types.ts";
+import type { DType } from "../device/dtype.ts";
+import type { Tier } from "../device/ledger.ts";
+
+/** `whole`: every rank holds all of it. `shard`: every rank holds its own 1/N. */
+export type Split = "whole" | "shard";
+
+export interface Residence {
+  readonly split: Split;
+  readonly tier: Tier;
+  readonly dtype: DType;
+}
+
+/** The three kinds of model state. */
+export interface Residences {
+  /** fp32 master weights (in 16-bit training) and the optimizer's moments. */
+  readonly optimizer: Residence;
+  /** Gradients kept between micro-batches. */
+  readonly gradients: Residence;
+  /** Parameters at rest. */
+  readonly parameters: Residence;
+}
+
+export type SplitRow = Readonly<Record<keyof Residences, Split>>;
+
+export const stageRows: Readonly<Record<Stage, SplitRow>> = {
+  0: { optimizer: "whole", gradients: "whole", parameters: "whole" },
+  1: { optimizer: "shard", gradients: "whole", parameters: "whole" },
+  2: { optimizer: "shard", gradients: "shard", parameters: "whole" },
+  3: { optimizer: "shard", gradients: "shard", parameters: "shard" },
+};
+
+export const parameterType = (config: Pick<ResolvedConfig, "precision">): DType =>
+  config.precision === "fp32" ? "f32" : "bf16";
+
+/** @param row of the table; the configuration's stage unless given */
+export function residencesOf(config: ResolvedConfig, row: SplitRow = stageRows[config.stage]): Residences {
+  const dtype = parameterType(config);
+  const gradientType = config.gradientAccumulationType === "fp32" ? "f32" : dtype;
+  return {
+    optimizer: { split: row.optimizer, tier: "device", dtype: "f32" },
+    gradients: { split: row.gradients, tier: "device", dtype: gradientType },
+    parameters: { split: row.parameters, tier: "device", dtype },
+  };
+}

@@ -1,0 +1,64 @@
+/** Bucket, look-ahead and other sizes in elements: as written in the configuration, or derived from the model (contracts 12). */
+import type { SizesConfig } from "../config/types.ts";
+import type { ModelDescription } from "../nn/describe.ts";
+import { elementsOf } from "../tensor/tensor.ts";
+import type { FlatLayout, UnitLayout } from "./layout.ts";
+import type { Residences } from "./residence.ts";
+
+export interface PlannedSize {
+  readonly elements: number;
+  /** "written", or how it was derived. */
+  readonly why: string;
+}
+
+export interface PlannedSizes {
+  readonly reduceBucket: PlannedSize;
+  readonly allgatherBucket: PlannedSize;
+  readonly prefetch: PlannedSize;
+  readonly liveParameters: PlannedSize;
+  readonly reuseDistance: PlannedSize;
+  readonly subGroup: PlannedSize;
+}
+
+/** Derived: 10 x the model's width, taken as the longest one-dimensional parameter that most units share. */
+export function persistenceThreshold(
+  sizes: SizesConfig,
+  model: ModelDescription,
+  residences: Residences,
+): number | undefined {
+  if (residences.parameters.split === "whole") return undefined;
+  if (sizes.paramPersistenceThreshold !== undefined) return sizes.paramPersistenceThreshold;
+  return 10 * hiddenSize(model);
+}
+
+/** The smallest size of a one-dimensional parameter (a norm's weight has the model's width), or of any dimension. */
+function hiddenSize(model: ModelDescription): number {
+  const shapes = model.units.flatMap((u) => u.parameters.map((p) => p.shape));
+  const vectors = shapes.filter((s) => s.length === 1);
+  return Math.min(...(vectors.length > 0 ? vectors : shapes).map((s) => elementsOf(s.slice(-1))));
+}
+
+const unitElements = (unit: UnitLayout, of: (flat: FlatLayout) => boolean): number =>
+  unit.flats.filter(of).reduce((sum, f) => sum + f.paddedElements, 0);
+
+export function planSizes(sizes: SizesConfig, units: readonly UnitLayout[], worldSize: number): PlannedSizes {
+  const all = units.reduce((sum, u) => sum + unitElements(u, () => true), 0);
+  const largest = Math.max(...units.map((u) => unitElements(u, () => true)));
+  const largestGathered = Math.max(...units.map((u) => unitElements(u, (f) => !f.persistent)));
+  const pick = (written: number | undefined, derived: number, why: string): PlannedSize =>
+    written === undefined ? { elements: derived, why } : { elements: Math.min(written, all), why: "written" };
+  const prefetch = pick(sizes.prefetchBucketSize, largestGathered, "one unit");
+  const live = largestGathered + prefetch.elements;
+  const quarter = Math.max(2 ** 20, Math.ceil(largest / worldSize / 4));
+  return {
+    reduceBucket: pick(sizes.reduceBucketSize, largest, "the largest unit"),
+    allgatherBucket: pick(sizes.allgatherBucketSize, largest, "the largest unit"),
+    prefetch,
+    liveParameters: pick(sizes.maxLiveParameters, live, "the largest unit and the look-ahead"),
+    reuseDistance:
+      sizes.maxReuseDistance === undefined
+        ? { elements: 0, why: "none: a unit is released after each use" }
+        : { elements: sizes.maxReuseDistance, why: "written" },
+    subGroup: pick(sizes.subGroupSize, quarter, "a quarter of the largest unit's shard, at least 2^20"),
+  };
+}

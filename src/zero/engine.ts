@@ -1,0 +1,267 @@
+/**
+ * The engine: one training step, told from top to bottom.
+ *
+ *   forward   each segment of the model enters its unit (gather, wait), issues its ops, leaves it (release when the next comes)
+ *   backward  the same in reverse; a unit whose last use is over settles its gradients
+ *   step      the ranks agree on the global norm; the optimizer updates what it holds; publish
+ *
+ * What each verb does, and whether it does anything, follows from the plan's residences; see unit.ts, reduce.ts, step.ts.
+ */
+import { EventEmitter } from "node:events";
+import { ProcessGroup, type Transport } from "../comm/group.ts";
+import type { ResolvedConfig } from "../config/types.ts";
+import type { Device } from "../device/device.ts";
+import { InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { type DescribedModel, describeModel } from "../nn/describe.ts";
+import type { Module } from "../nn/module.ts";
+import { Adam, adamStates } from "../optim/optimizer.ts";
+import { createPlan, type Plan } from "../plan/plan.ts";
+import type { SplitRow } from "../plan/residence.ts";
+import { RandomKeys } from "../tensor/random.ts";
+import { type SegmentHooks, Tape } from "../tensor/tape.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import { GradientNorm } from "./norm.ts";
+import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
+import { GradientSettler } from "./reduce.ts";
+import { OptimizerStep } from "./step.ts";
+import { Units, type UnitState } from "./unit.ts";
+import { gatherPersistent, initialiseWeights, readWeights, type WeightSource } from "./weights.ts";
+
+export interface EngineOptions<B extends object> {
+  /** Its forward makes one number, the loss, from a batch on the device. */
+  readonly model: Module & { forward(tape: Tape, batch: B): Promise<Tensor> };
+  readonly config: ResolvedConfig;
+  readonly device: Device;
+  readonly transport: Transport;
+  /** Defaults to 42. */
+  readonly seed?: number;
+  readonly weights?: WeightSource;
+  /** Stops training cleanly, before the next micro-batch or update. */
+  readonly signal?: AbortSignal;
+  /** A row of the residence table other than the configured stage's. */
+  readonly row?: SplitRow;
+}
+
+interface EngineEvents {
+  step: [StepRecord];
+}
+
+export class Engine<B extends object> {
+  // Given
+  readonly plan: Plan;
+  readonly device: Device;
+  readonly group: ProcessGroup;
+  readonly #options: EngineOptions<B>;
+  readonly #seed: number;
+  // Parts
+  readonly #units: Units;
+  readonly #settler: GradientSettler;
+  readonly #norm: GradientNorm;
+  readonly #step: OptimizerStep;
+  readonly #losses: LossBook;
+  readonly #events = new EventEmitter<EngineEvents>();
+  // Where training is
+  #attempted = 0;
+  #updates = 0;
+  #microBatch = 0;
+  #tape: Tape | undefined;
+  #startedMs = 0;
+
+  private constructor(options: EngineOptions<B>, model: DescribedModel) {
+    const { config, device, transport } = options;
+    this.#options = options;
+    this.#seed = options.seed ?? 42;
+    this.device = device;
+    this.plan = createPlan({
+      model: model.description,
+      config,
+      alignmentBytes: device.alignmentBytes,
+      ...(options.row && { row: options.row }),
+    });
+    this.group = new ProcessGroup(device, transport);
+    this.#settler = new GradientSettler(device, this.group, this.plan);
+    const { type, learningRate: _, ...settings } = config.optimizer;
+    const optimizer = new Adam({ ...settings, decoupled: type === "AdamW" });
+    this.#step = new OptimizerStep(device, this.group, this.plan, optimizer);
+    this.#units = new Units(device, this.group, this.plan, model, adamStates, (flat, parameter) =>
+      this.#settler.takeGradient(flat, parameter),
+    );
+    this.#norm = new GradientNorm(device, this.#units.flats);
+    this.#losses = new LossBook(device, config.gradientAccumulation);
+  }
+
+  /** Plans, allocates and fills this rank's part. Every rank calls it with the same model and configuration. */
+  static async create<B extends object>(options: EngineOptions<B>): Promise<Engine<B>> {
+    const model = describeModel(options.model);
+    const engine = new Engine(options, model);
+    const { device, group, plan } = engine;
+    await initialiseWeights(device, engine.#units.all, model, engine.#seed, options.weights);
+    gatherPersistent(device, group, plan, engine.#units.all);
+    await engine.#quiet();
+    return engine;
+  }
+
+  /** Attempted steps so far. */
+  get steps(): number {
+    return this.#attempted;
+  }
+
+  /** `engine.on("step", (record) => ...)`: called on every rank after each step. */
+  on<K extends keyof EngineEvents>(event: K, listener: (...args: EngineEvents[K]) => void): this {
+    this.#events.on(event, listener as never);
+    return this;
+  }
+
+  /** Runs the model on this rank's next micro-batch. Resolves when everything is issued; `loss.item()` waits for the value. */
+  async forward(batch: HostBatch<B>): Promise<Loss> {
+    this.#checkSignal();
+    if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
+    if (this.#microBatch === this.plan.config.gradientAccumulation)
+      throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
+    if (this.#microBatch === 0) this.#beginStep();
+    this.device.ledger.beginPhase("forward");
+    this.#units.beginPass("train");
+    this.#settler.beginMicroBatch(this.#microBatch);
+    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false });
+    const { microBatch, trainBatch, activationCheckpointing, worldSize } = this.plan.config;
+    const firstSample =
+      this.#attempted * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
+    this.#tape = new Tape({
+      device: this.device,
+      dtype: this.plan.residences.parameters.dtype,
+      training: true,
+      hooks: this.#trainingHooks(),
+      checkpointing: activationCheckpointing,
+      random: new RandomKeys(this.#seed, this.#attempted, firstSample),
+    });
+    const loss = await this.#options.model.forward(this.#tape, uploadBatch<B>(this.#tape, batch));
+    return this.#losses.note(this.#microBatch, loss);
+  }
+
+  /** Gradients of this micro-batch, settled unit by unit as the pass goes. */
+  async backward(loss: Loss): Promise<void> {
+    const tape = this.#tape;
+    if (!tape) throw new UsageError("engine.backward was called without engine.forward before it");
+    this.device.ledger.beginPhase("backward");
+    await tape.backward(loss.tensor);
+    this.#tape = undefined;
+    for (const unit of this.#units.all) this.#settler.settle(unit);
+    this.#settler.endMicroBatch();
+    this.#units.endPass();
+    this.#microBatch++;
+  }
+
+  /**
+   * Updates the parameters once all micro-batches of the step have run; before that it does nothing and returns undefined, as
+   * in DeepSpeed. @throws NumericalError, with nothing updated, when a gradient is not finite
+   */
+  async step(): Promise<StepRecord | undefined> {
+    const { config } = this.plan;
+    if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
+    if (this.#microBatch < config.gradientAccumulation) return undefined;
+    this.#checkSignal();
+    this.device.ledger.beginPhase("step");
+    const partials = await this.#norm.partials();
+    const lossSum = await this.#losses.sum();
+    const ranks = await this.group.exchange(Float64Array.of(lossSum, ...partials), "losses and gradient norms");
+    const { norm, firstNonFinite } = this.#norm.combine(ranks.map((r) => r.subarray(1)));
+    const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / (this.group.worldSize * config.gradientAccumulation);
+    if (firstNonFinite !== undefined || !Number.isFinite(loss)) throw this.#notFinite(firstNonFinite, loss);
+    const clip = config.gradientClipping;
+    const gradientScale = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
+    const { learningRate } = config.optimizer;
+    this.#step.run(this.#units.all, { update: ++this.#updates, learningRate, gradientScale });
+    this.#microBatch = 0;
+    this.#attempted++;
+    const reports = await exchangeReports(this.group, reportOf(this.device));
+    const record: StepRecord = {
+      step: this.#attempted,
+      loss,
+      gradNorm: norm,
+      learningRate,
+      lossScale: 1,
+      skipped: false,
+      seconds: (performance.now() - this.#startedMs) / 1000,
+      ranks: reports,
+    };
+    this.#events.emit("step", record);
+    return record;
+  }
+
+  /** Runs `body` without gradients and reads the fp32 values of its result. */
+  async infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
+    const hooks: SegmentHooks = {
+      enter: async (owner) => this.#units.enter(this.#units.unitOf(owner), true),
+      leave: () => {},
+    };
+    this.#units.beginPass("evaluate");
+    const dtype = this.plan.residences.parameters.dtype;
+    using tape = new Tape({ device: this.device, dtype, training: false, hooks, random: new RandomKeys(this.#seed) });
+    const result = await body(tape);
+    const values = tape.make(result.shape, "f32");
+    const args = { count: result.elements, srcType: result.dtype, dstType: "f32", src: result.span, dst: values.span } as const;
+    this.device.issue("compute", "cast", args);
+    const bytes = await this.device.read(values.span, "f32", result.elements, new Float32Array(result.elements));
+    this.#units.endPass();
+    return new Float32Array(bytes.buffer);
+  }
+
+  /** All weights in fp32, piece by piece in plan order; every rank must iterate to the end. */
+  weights(): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+    return readWeights(this.device, this.group, this.#units.all);
+  }
+
+  /** Waits for everything issued, then frees all memory and leaves the group. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.#quiet();
+    } finally {
+      this.#tape?.dispose();
+      this.#units.dispose();
+      this.#norm.dispose();
+      this.#losses.dispose();
+      this.group.dispose();
+      this.device.dispose();
+    }
+  }
+
+  #beginStep(): void {
+    this.#startedMs = performance.now();
+    this.device.ledger.beginStep();
+    this.device.traffic.beginStep();
+    this.group.beginStep(this.#attempted + 1);
+  }
+
+  #trainingHooks(): SegmentHooks {
+    const finished = (unit: UnitState): void => {
+      if (--unit.openUses < 0) throw new InternalError(`unit ${unit.name} ran backward more often than forward`);
+      if (unit.openUses === 0) this.#settler.settle(unit);
+    };
+    return {
+      enter: async (owner, pass, needsValues) => {
+        const unit = this.#units.unitOf(owner);
+        this.#units.enter(unit, needsValues);
+        if (pass === "forward") unit.openUses++;
+      },
+      leave: (owner, pass) => {
+        if (pass === "backward") finished(this.#units.unitOf(owner));
+      },
+    };
+  }
+
+  #notFinite(flat: string | undefined, loss: number): NumericalError {
+    const where = flat === undefined ? `the loss is ${loss}` : `the gradients of unit ${flat} are not finite (loss ${loss})`;
+    return new NumericalError(
+      `step ${this.#attempted + 1}: ${where}; no parameter was changed. A lower learning rate, gradient clipping or fp32 usually helps`,
+    );
+  }
+
+  #checkSignal(): void {
+    if (this.#options.signal?.aborted) throw new InterruptedError(`training was stopped after step ${this.#attempted}`);
+  }
+
+  async #quiet(): Promise<void> {
+    for (const queue of ["compute", "collective"] as const) await this.device.reached(this.device.mark(queue));
+  }
+}

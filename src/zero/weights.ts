@@ -1,0 +1,144 @@
+/**
+ * First values of the parameters a rank holds, and reading them back. Values are a function of (seed, tensor name, element),
+ * or come from a file, so they are the same for every world and stage; a rank fills only its own ranges, in pieces.
+ */
+import type { ProcessGroup } from "../comm/group.ts";
+import type { Device } from "../device/device.ts";
+import { dtypeBytes } from "../device/dtype.ts";
+import type { DescribedModel } from "../nn/describe.ts";
+import { type PieceRange, piecesWithin } from "../plan/layout.ts";
+import type { Plan } from "../plan/plan.ts";
+import { randomKey } from "../tensor/random.ts";
+import { type CollectivePart, FlatBuffer, type FlatState, segmentCalls } from "./flat.ts";
+import type { UnitState } from "./unit.ts";
+
+/** Where given weights come from, by tensor name and element. */
+export interface WeightSource {
+  has(name: string): boolean;
+  /** fp32 values of elements [first, first + count) of a tensor. */
+  read(name: string, first: number, count: number): Promise<Float32Array>;
+}
+
+/** Elements that pass through the host at once. */
+const pieceElements = 1 << 20;
+
+/** Fills everything that `units` hold; the rest of a step's state (moments, gradients) starts at zero. */
+export async function initialiseWeights(
+  device: Device,
+  units: readonly UnitState[],
+  model: DescribedModel,
+  seed: number,
+  source: WeightSource | undefined,
+): Promise<void> {
+  for (const state of units.flatMap((u) => u.flats)) {
+    state.parameters.zero();
+    if (state.master && state.master !== state.parameters) state.master.zero();
+    for (const moment of state.moments.values()) moment.zero();
+    state.gradients?.zero();
+    const targets = new Set([state.parameters, ...(state.master ? [state.master] : [])]);
+    for (const target of targets)
+      for (const range of piecesWithin(state.layout, target.start, target.end))
+        if (source?.has(range.name)) await copyFrom(device, source, target, range);
+        else draw(device, model, seed, target, range);
+    state.ready = device.mark("compute");
+  }
+}
+
+function draw(device: Device, model: DescribedModel, seed: number, target: FlatBuffer, range: PieceRange): void {
+  const { initialiser } = model.parameters.get(range.name)!;
+  const to = { count: range.count, dtype: target.dtype, dst: target.at(range.offset) };
+  if (initialiser.kind === "constant") device.issue("compute", "fill", { ...to, value: initialiser.value });
+  else {
+    const { mean, std } = initialiser;
+    const key = randomKey("weights", seed, range.name);
+    device.issue("compute", "initNormal", { ...to, key, firstElement: range.first, mean, std });
+  }
+}
+
+async function copyFrom(device: Device, source: WeightSource, target: FlatBuffer, range: PieceRange): Promise<void> {
+  for (let done = 0; done < range.count; done += pieceElements) {
+    const count = Math.min(pieceElements, range.count - done);
+    const values = await source.read(range.name, range.first + done, count);
+    const staging = device.allocate("staging", count * dtypeBytes.f32);
+    device.upload(staging.at(), values);
+    const dst = target.at(range.offset + done);
+    device.issue("compute", "cast", { count, srcType: "f32", dstType: target.dtype, src: staging.at(), dst });
+    device.free(staging);
+  }
+}
+
+/** Makes the whole copies of persistent sharded parameters. */
+export function gatherPersistent(device: Device, group: ProcessGroup, plan: Plan, units: readonly UnitState[]): void {
+  for (const unit of units) {
+    const parts = unit.flats.flatMap((state): CollectivePart[] =>
+      state.persistentCopy ? [{ state, whole: state.persistentCopy, own: state.parameters }] : [],
+    );
+    if (parts.length === 0) continue;
+    device.wait("collective", device.mark("compute"));
+    for (const segments of segmentCalls(parts, plan.sizes.allgatherBucket.elements, group.worldSize))
+      group.allGather(segments, plan.residences.parameters.dtype, `the persistent parameters of unit ${unit.name}`);
+    for (const { state } of parts) state.ready = device.mark("collective");
+  }
+}
+
+/**
+ * All tensors in fp32 from the master weights (frozen ones from the parameters), one piece at a time and in plan order, on
+ * every rank alike: the ranks gather each flat buffer's pieces together.
+ */
+export async function* readWeights(
+  device: Device,
+  group: ProcessGroup,
+  units: readonly UnitState[],
+): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+  for (const unit of units)
+    for (const state of unit.flats)
+      for (const piece of state.layout.pieces)
+        for (let done = 0; done < piece.elements; done += pieceElements) {
+          const count = Math.min(pieceElements, piece.elements - done);
+          const values = await readRange(device, group, state, piece.offset + done, count);
+          yield { name: piece.name, first: done, values };
+        }
+}
+
+/** fp32 values of elements [start, start + count) of a flat buffer, whoever holds them. */
+async function readRange(
+  device: Device,
+  group: ProcessGroup,
+  state: FlatState,
+  start: number,
+  count: number,
+): Promise<Float32Array> {
+  const from = state.master ?? state.parameters;
+  const whole = device.allocate("staging", group.worldSize * count * dtypeBytes.f32);
+  const own = device.allocate("staging", count * dtypeBytes.f32);
+  device.wait("compute", state.ready);
+  const held = { first: Math.max(start, state.own.start), end: Math.min(start + count, state.own.end) };
+  device.issue("compute", "fill", { count, dtype: "f32", value: 0, dst: own.at() });
+  if (held.first < held.end)
+    device.issue("compute", "cast", {
+      count: held.end - held.first,
+      srcType: from.dtype,
+      dstType: "f32",
+      src: from.at(held.first),
+      dst: own.at((held.first - start) * dtypeBytes.f32),
+    });
+  device.wait("collective", device.mark("compute"));
+  const segment = { whole: whole.at(), stride: count, start: 0, count, own: own.at() };
+  group.allGather([segment], "f32", `the weights of ${state.layout.name}`);
+  const all = await device.read(whole.at(), "f32", group.worldSize * count, new Float32Array(group.worldSize * count), "collective");
+  device.free(own, "collective");
+  device.free(whole, "collective");
+  return pick(new Float32Array(all.buffer), state, start, count, group.worldSize);
+}
+
+/** Takes each element from the rank that owns it. */
+function pick(all: Float32Array, state: FlatState, start: number, count: number, worldSize: number): Float32Array {
+  const values = new Float32Array(count);
+  const { rangeElements } = state.layout;
+  for (let rank = 0; rank < worldSize; rank++) {
+    const first = Math.max(start, rank * rangeElements);
+    const end = Math.min(start + count, (rank + 1) * rangeElements);
+    if (first < end) values.set(all.subarray(rank * count + first - start, rank * count + end - start), first - start);
+  }
+  return values;
+}
