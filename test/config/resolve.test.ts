@@ -1,0 +1,344 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { parseConfigObject, parseConfigText } from "../../src/config/json.ts";
+import { aliases, keys } from "../../src/config/keys.ts";
+import { type Override, parseOverride, resolveConfig } from "../../src/config/resolve.ts";
+import { ConfigError } from "../../src/errors/errors.ts";
+
+const resolve = (config: object, worldSize = 1, overrides: readonly Override[] = []) =>
+  resolveConfig({ file: parseConfigObject(config, "ds.json"), overrides, worldSize });
+
+/** A configuration with a batch, so that only what a test adds can be wrong. */
+const with1 = (more: object) => ({ train_micro_batch_size_per_gpu: 1, ...more });
+
+function problems(run: () => unknown): string[] {
+  try {
+    run();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems.map((p) => `${p.line ?? "-"} ${p.path}: ${p.message}`);
+    throw error;
+  }
+  return [];
+}
+
+describe("defaults", () => {
+  test("without a file: micro-batch 4, stage 0, AdamW at 3e-4 in fp32", () => {
+    const config = resolveConfig({ worldSize: 2 });
+    expect(config).toMatchObject({ stage: 0, precision: "fp32", worldSize: 2, trainBatch: 8, microBatch: 4 });
+    expect(config).toMatchObject({
+      gradientAccumulation: 1,
+      gradientClipping: 1,
+      stepsPerPrint: 10,
+      overlapComm: false,
+    });
+    expect(config.optimizer).toEqual({
+      type: "AdamW",
+      learningRate: 3e-4,
+      beta1: 0.9,
+      beta2: 0.999,
+      epsilon: 1e-8,
+      weightDecay: 0,
+      biasCorrection: true,
+    });
+    expect(config.warnings).toEqual([]);
+    expect(config.sources.get("train_micro_batch_size_per_gpu")).toBe("default");
+    expect(config.sources.get("train_batch_size")).toBe("derived");
+  });
+
+  test("sizes that are left out, null or auto are for the plan to derive", () => {
+    const given = resolve(with1({ zero_optimization: { stage: 3, reduce_bucket_size: "auto", overlap_comm: null } }));
+    expect(new Set(Object.values(given.sizes))).toEqual(new Set([undefined]));
+    expect(given.sources.get("zero_optimization.reduce_bucket_size")).toBe("derived");
+    expect(given.overlapComm).toBe(true);
+  });
+
+  test("everything is frozen", () => {
+    const config = resolveConfig({ worldSize: 1 });
+    for (const part of [config, config.optimizer, config.sizes, config.warnings])
+      expect(Object.isFrozen(part)).toBe(true);
+  });
+});
+
+describe("what keys mean", () => {
+  test("a whole DeepSpeed file", () => {
+    const text = `{
+      "train_batch_size": 32, # over 2 ranks
+      "gradient_accumulation_steps": 4,
+      "bfloat16": { "enabled": true },
+      "fp16": { "enabled": false, "loss_scale_window": 1000 },
+      "data_types": { "grad_accum_dtype": "fp32" },
+      "gradient_clipping": 0,
+      "zero_optimization": {
+        "stage": 3, "overlap_comm": false, "contiguous_gradients": true, "reduce_scatter": true,
+        "reduce_bucket_size": 5e8, "prefetch_bucket_size": 5e7, "stage3_max_live_parameters": 1e9,
+        "stage3_max_reuse_distance": 1e30, "sub_group_size": 1e9, "param_persistence_threshold": 0,
+        "offload_optimizer": { "device": "none", "pin_memory": true }, "offload_param": null,
+      },
+      "optimizer": { "type": "adam", "params": { "lr": 1e-4, "betas": [0.9, 0.95], "weight_decay": 0.1, "adam_w_mode": false } },
+      "steps_per_print": 1, "wall_clock_breakdown": false,
+      "shunya": { "activation_checkpointing": true },
+    }`;
+    const config = resolveConfig({ file: parseConfigText(text, "ds.json"), worldSize: 2 });
+    expect(config).toMatchObject({
+      trainBatch: 32,
+      microBatch: 4,
+      gradientAccumulation: 4,
+      precision: "bf16",
+      stage: 3,
+    });
+    expect(config).toMatchObject({ gradientAccumulationType: "fp32", gradientClipping: 0, overlapComm: false });
+    expect(config).toMatchObject({ activationCheckpointing: true, stepsPerPrint: 1, warnings: [] });
+    expect(config.optimizer).toMatchObject({ type: "Adam", learningRate: 1e-4, beta2: 0.95, weightDecay: 0.1 });
+    expect(config.sizes).toEqual({
+      reduceBucketSize: 5e8,
+      allgatherBucketSize: undefined,
+      prefetchBucketSize: 5e7,
+      paramPersistenceThreshold: 0,
+      maxLiveParameters: 1e9,
+      maxReuseDistance: Number.MAX_SAFE_INTEGER,
+      subGroupSize: 1e9,
+    });
+    expect(config.sources.get("zero_optimization.stage3_prefetch_bucket_size")).toBe("file");
+  });
+
+  test.each([
+    [{ type: "Adam" }, "AdamW"],
+    [{ type: "Adam", params: { adam_w_mode: false } }, "Adam"],
+    [{ type: "AdamW", params: { adam_w_mode: false } }, "AdamW"],
+    [{ type: "ADAMW" }, "AdamW"],
+  ] as const)("optimizer %j is %s", (optimizer, type) => {
+    expect(resolve(with1({ optimizer })).optimizer).toMatchObject({ type, learningRate: 1e-3, weightDecay: 0 });
+  });
+
+  test("torch_adam brings PyTorch's default weight decay, for decoupled decay only", () => {
+    const decay = (params: object) => resolve(with1({ optimizer: { type: "Adam", params } })).optimizer.weightDecay;
+    expect(decay({ torch_adam: true })).toBe(0.01);
+    expect(decay({ torch_adam: true, adam_w_mode: false })).toBe(0);
+    expect(decay({ torch_adam: true, weight_decay: 0.2 })).toBe(0.2);
+  });
+
+  test("zero_optimization as a boolean, and stage 2.0", () => {
+    expect(resolve(with1({ zero_optimization: true })).stage).toBe(1);
+    expect(resolve(with1({ zero_optimization: false })).stage).toBe(0);
+    expect(
+      resolveConfig({
+        file: parseConfigText('{"train_batch_size":1,"zero_optimization":{"stage":2.0}}', "x"),
+        worldSize: 1,
+      }).stage,
+    ).toBe(2);
+  });
+
+  test("accumulation in the parameters' own type is the default", () => {
+    const type = (config: object) => resolve(with1(config)).gradientAccumulationType;
+    expect(type({ data_types: { grad_accum_dtype: "fp32" } })).toBeUndefined();
+    expect(type({ bf16: { enabled: true }, data_types: { grad_accum_dtype: "bf16" } })).toBeUndefined();
+    expect(type({ bf16: { enabled: true }, data_types: { grad_accum_dtype: "FP32" } })).toBe("fp32");
+  });
+
+  test("flags replace what the file says, under any spelling", () => {
+    const file = with1({ bfloat16: { enabled: false }, zero_optimization: { stage: 1, max_reuse_distance: 5 } });
+    const config = resolve(file, 1, [
+      ["zero_optimization.stage", 3],
+      ["bf16.enabled", "true"],
+      ["zero_optimization.stage3_max_reuse_distance", "7"],
+      ["optimizer.type", "adamw"],
+      ["optimizer.params.betas", "[0.8, 0.9]"],
+      ["train_micro_batch_size_per_gpu", "null"],
+      ["train_batch_size", "6"],
+    ]);
+    expect(config).toMatchObject({
+      stage: 3,
+      precision: "bf16",
+      trainBatch: 6,
+      microBatch: 6,
+      sizes: { maxReuseDistance: 7 },
+    });
+    expect(config.optimizer).toMatchObject({ beta1: 0.8, beta2: 0.9 });
+    expect(config.sources.get("zero_optimization.stage")).toBe("flag");
+    expect(parseOverride("a.b = c=d")).toEqual(["a.b", "c=d"]);
+    expect(parseOverride("=1")).toBeUndefined();
+    expect(parseOverride("stage")).toBeUndefined();
+  });
+});
+
+describe("warnings", () => {
+  test("keys without effect are named, unless they are off", () => {
+    const { warnings } = resolve(
+      with1({
+        optimizer: { type: "AdamW" },
+        wall_clock_breakdown: true,
+        aio: { block_size: 1 },
+        memory_breakdown: false,
+      }),
+    );
+    expect(warnings).toEqual([
+      expect.stringMatching(/^wall_clock_breakdown has no effect here: /),
+      expect.stringMatching(/^aio has no effect here: /),
+    ]);
+  });
+
+  test("an optimizer that was chosen for the user", () => {
+    expect(resolve(with1({})).warnings).toEqual([expect.stringMatching(/optimizer\.type is left out: AdamW/)]);
+  });
+});
+
+describe("problems", () => {
+  const cases: [name: string, config: object, wanted: RegExp][] = [
+    ["an unknown key", { optimzer: {} }, /optimzer: unknown key; did you mean optimizer\?/],
+    ["an unknown key far from all", { zebra: 1 }, /zebra: unknown key; remove it/],
+    ["camel case", { gradientClipping: 1 }, /did you mean gradient_clipping\?/],
+    ["a key at the wrong level", { stage: 2 }, /stage: unknown key; it is known as zero_optimization\.stage/],
+    ["a key too deep", { zero_optimization: { train_batch_size: 2 } }, /known as train_batch_size: move it there/],
+    ["a dotted key", { "zero_optimization.stage": 2 }, /zero_optimization\.stage: unknown key; it is known as zero/],
+    ["an empty key", { "": { stage: 2 } }, /unknown key/],
+    ["a dangerous key", JSON.parse('{"__proto__": {"stage": 2}, "constructor": 1}'), /__proto__: unknown key/],
+    ["stage 4", { zero_optimization: { stage: 4 } }, /found 4; wanted 0, 1, 2, 3/],
+    [
+      "a stage in quotes",
+      { zero_optimization: { stage: "3" } },
+      /found "3"; wanted 0, 1, 2, 3; write 3 without quotes/,
+    ],
+    ["no stage", { zero_optimization: { stage: null } }, /found null/],
+    ["a list as section", { zero_optimization: [] }, /zero_optimization: found \[\]; wanted an object/],
+    ["true as section", { bf16: true }, /bf16: found true; wanted an object such as \{ "enabled"/],
+    [
+      "text for a number",
+      { gradient_clipping: "1e-3" },
+      /found "1e-3"; wanted a number from 0 on; write 1e-3 without quotes/,
+    ],
+    ["auto", { gradient_clipping: "auto" }, /Hugging Face's Trainer.*leave the key out \(it is 1\)/],
+    ["a negative number", { gradient_clipping: -1 }, /found -1; wanted a number from 0 on/],
+    ["a number that is none", { gradient_clipping: Number.NaN }, /found NaN/],
+    ["a number too large", { gradient_clipping: Number.POSITIVE_INFINITY }, /found a number too large/],
+    ["a batch of 0", { train_micro_batch_size_per_gpu: 0 }, /found 0; wanted a positive whole number/],
+    ["a batch of 2.5", { train_batch_size: 2.5 }, /found 2\.5; wanted a positive whole number/],
+    ["a batch beyond 2^53", { train_batch_size: 1e300 }, /found 1e\+300/],
+    [
+      "a bucket of 5.5",
+      { zero_optimization: { reduce_bucket_size: 5.5 } },
+      /found 5\.5; wanted a positive whole number of elements/,
+    ],
+    ["a bucket of 0", { zero_optimization: { reduce_bucket_size: 0 } }, /found 0/],
+    ["yes", { bf16: { enabled: "yes" } }, /found "yes"; wanted true or false; write true without quotes/],
+    [
+      "fp16",
+      { fp16: { enabled: true } },
+      /fp16\.enabled: found true; wanted false: this version trains in fp32 and bf16/,
+    ],
+    ["a schedule", { scheduler: { type: "WarmupLR" } }, /scheduler: .*keeps the learning rate constant/],
+    ["amp", { amp: { enabled: true } }, /amp: .*use bf16\.enabled/],
+    ["offloading", { zero_optimization: { offload_param: { device: "cpu" } } }, /found "cpu"; .*not in this version/],
+    ["the old offload key", { zero_optimization: { cpu_offload: true } }, /offloading is not in this version/],
+    [
+      "reduce_scatter off",
+      { zero_optimization: { reduce_scatter: false } },
+      /found false; wanted true: gradients always/,
+    ],
+    ["another optimizer", { optimizer: { type: "Lion" } }, /found "Lion"; wanted "Adam" or "AdamW"/],
+    ["one beta", { optimizer: { params: { betas: [0.9] } } }, /found \[0\.9\]; wanted a list of two/],
+    ["a beta of 1", { optimizer: { params: { betas: [0.9, 1] } } }, /from 0 to below 1/],
+    ["max_grad_norm", { optimizer: { params: { max_grad_norm: 1 } } }, /write gradient_clipping at the top level/],
+    [
+      "fp16 accumulation",
+      { data_types: { grad_accum_dtype: "fp16" } },
+      /found "fp16"; wanted "fp32" when training in fp32/,
+    ],
+    ["another communication type", { communication_data_type: "fp16" }, /wanted "fp32" or nothing/],
+    [
+      "two spellings of a section",
+      { bf16: { enabled: true }, bfloat16: { enabled: true } },
+      /same key as bf16\.enabled/,
+    ],
+    [
+      "two spellings of a key",
+      { zero_optimization: { max_live_parameters: 1, stage3_max_live_parameters: 1 } },
+      /same key as zero_optimization\.max_live_parameters/,
+    ],
+  ];
+  test.each(cases)("%s", (_, config, wanted) => {
+    expect(problems(() => resolve(with1(config))).join("\n")).toMatch(wanted);
+  });
+
+  test("all at once, each with its line", () => {
+    const text =
+      '{\n"train_batch_size": 7,\n"optimzer": {},\n"zero_optimization": {\n"stage": 9,\n"reduce_bucket_size": -1 } }';
+    const found = problems(() => resolveConfig({ file: parseConfigText(text, "ds.json"), worldSize: 2 }));
+    expect(found.map((problem) => problem.split(":")[0])).toEqual([
+      "3 optimzer",
+      "5 zero_optimization.stage",
+      "6 zero_optimization.reduce_bucket_size",
+      "2 train_batch_size",
+    ]);
+  });
+
+  test("a batch key that cannot be read is one problem, not two", () => {
+    expect(problems(() => resolve({ train_batch_size: "x" }))).toHaveLength(1);
+  });
+
+  test("flags and the number of ranks", () => {
+    expect(problems(() => resolve(with1({}), 1, [["optimizer.params.lrr", "1"]]))).toEqual([
+      "- optimizer.params.lrr: unknown key; did you mean optimizer.params.lr?",
+    ]);
+    expect(problems(() => resolveConfig({ worldSize: 0 }))[0]).toMatch(/ranks: found 0/);
+    expect(problems(() => resolveConfig({ worldSize: 2, overrides: [["train_batch_size", "5"]] }))[0]).toMatch(
+      /5 != 2 \* 1 \* 2/,
+    );
+  });
+});
+
+describe("the key table", () => {
+  test("aliases lead to rows or sections of the table", () => {
+    const paths = Object.keys(keys);
+    for (const [alias, path] of Object.entries(aliases)) {
+      expect(paths).not.toContain(alias);
+      expect(paths.some((known) => known === path || known.startsWith(`${path}.`))).toBe(true);
+    }
+  });
+
+  test("the value that a row takes when it is left out is one that it accepts", () => {
+    for (const [path, spec] of Object.entries(keys)) {
+      if (spec.status !== "used" || spec.leftOut === undefined) continue;
+      expect(problems(() => resolveConfig({ worldSize: 1, overrides: [[path, spec.leftOut]] }))).toEqual([]);
+    }
+  });
+});
+
+test("whatever stands in a configuration, the answer is a configuration or a ConfigError", () => {
+  const paths = [
+    ...Object.keys(keys),
+    ...Object.keys(aliases),
+    "zero_optimization",
+    "optimizer",
+    "optimizer.params",
+    "bf16",
+    "x.y",
+  ];
+  const leaf = fc.oneof(
+    fc.constantFrom(0, 1, 2, 3, -1, 1e9, 1e300, Number.NaN, "auto", "3", "adam", "fp32", true, false, null, undefined),
+    fc.constantFrom(
+      [],
+      [0.9, 0.95],
+      [1, 2, 3],
+      {},
+      { enabled: true },
+      { device: "cpu" },
+      { stage: 1 },
+      { a: { b: [] } },
+    ),
+    fc.anything({ maxDepth: 2 }),
+  );
+  const overrides = fc.array(fc.tuple(fc.oneof(fc.constantFrom(...paths), fc.string()), leaf), { maxLength: 8 });
+  const worlds = fc.constantFrom(1, 2, 3, 7, 0, -1, 1.5, Number.NaN, 1e300);
+  fc.assert(
+    fc.property(overrides, fc.option(fc.object(), { nil: undefined }), worlds, (set, object, worldSize) => {
+      try {
+        const file = object === undefined ? undefined : parseConfigObject(object);
+        const config = resolveConfig({ file, overrides: set, worldSize });
+        expect(config.trainBatch).toBe(config.microBatch * config.gradientAccumulation * worldSize);
+      } catch (error) {
+        expect(error).toBeInstanceOf(ConfigError);
+      }
+    }),
+    { numRuns: 1500 },
+  );
+});
