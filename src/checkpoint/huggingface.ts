@@ -114,7 +114,7 @@ function parseIndex(path: string, text: string): [tensor: string, shard: string]
   } catch (error) {
     throw new ModelError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
   }
-  if (typeof map !== "object" || map === null)
+  if (typeof map !== "object" || map === null || Object.keys(map).length === 0)
     throw new ModelError(`${path} has no weight_map; wanted tensor names and their files`);
   return Object.entries(map).map(([tensor, shard]) => {
     // A shard lies beside its index; anything else could read outside the folder.
