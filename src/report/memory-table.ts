@@ -3,41 +3,23 @@ import { type MemoryKind, type MemorySnapshot, memoryKinds } from "../device/led
 import { formatCount } from "./numbers.ts";
 import { groupRanks } from "./rank-groups.ts";
 import { renderTable, type Table } from "./table.ts";
-import type { MemoryByKind, MemoryFigures, RankMemory } from "./types.ts";
+import type { RankMemory } from "./types.ts";
 
-/** A rank's ledger, as the measured half of the table. */
-export function measuredMemory(memory: MemorySnapshot): MemoryByKind {
-  const figures = (kind: MemoryKind): MemoryFigures => ({
-    atRestBytes: memory.device[kind].current,
-    peakBytes: memory.device[kind].peak,
-  });
-  const kinds = Object.fromEntries(memoryKinds.map((kind) => [kind, figures(kind)])) as Record<
-    MemoryKind,
-    MemoryFigures
-  >;
-  return {
-    kinds,
-    total: {
-      atRestBytes: memoryKinds.reduce((sum, kind) => sum + kinds[kind].atRestBytes, 0),
-      peakBytes: Math.max(...Object.values(memory.peakByPhase)),
-    },
-  };
-}
-
-/** One table per group of equal ranks. @param ranks in rank order. */
+/** One table per group of equal ranks. @param ranks in rank order */
 export function renderMemoryTables(ranks: readonly RankMemory[]): string {
   return groupRanks(ranks)
     .map(({ title, value }) => `Device memory of ${title}, in bytes:\n${renderTable(memoryTable(value))}`)
     .join("\n\n");
 }
 
-/** Kinds that hold nothing anywhere are left out. */
-export function memoryTable({ expected, measured }: RankMemory): Table {
-  const used = memoryKinds.filter((kind) => [expected.kinds[kind], measured.kinds[kind]].some(holdsSomething));
-  const row = (name: string, formula: MemoryFigures, ledger: MemoryFigures): string[] => [
-    name,
-    ...[formula.atRestBytes, ledger.atRestBytes, formula.peakBytes, ledger.peakBytes].map(formatCount),
-  ];
+/** Kinds that hold nothing anywhere are left out. Kinds reach their peaks at different moments: the total is no sum of them. */
+export function memoryTable({ formula, forecast, measured }: RankMemory): Table {
+  const rows = memoryKinds.map((kind): [MemoryKind, number[]] => {
+    const [expected, found] = [forecast.device[kind], measured.device[kind]];
+    return [kind, [formula[kind] ?? expected.current, found.current, expected.peak, found.peak]];
+  });
+  const atRest = (column: 0 | 1): number => rows.reduce((sum, [, figures]) => sum + figures[column]!, 0);
+  const total = [atRest(0), atRest(1), peakBytes(forecast), peakBytes(measured)];
   return {
     columns: [
       { header: "kind", align: "left" },
@@ -46,13 +28,13 @@ export function memoryTable({ expected, measured }: RankMemory): Table {
       { header: "peak, expected", align: "right" },
       { header: "peak, measured", align: "right" },
     ],
-    rows: [
-      ...used.map((kind) => row(kind, expected.kinds[kind], measured.kinds[kind])),
-      row("total", expected.total, measured.total),
-    ],
+    rows: [...rows.filter(([, figures]) => figures.some((bytes) => bytes > 0)), ["total", total] as const].map(
+      ([name, figures]) => [name, ...figures.map(formatCount)],
+    ),
   };
 }
 
-function holdsSomething(figures: MemoryFigures): boolean {
-  return figures.atRestBytes > 0 || figures.peakBytes > 0;
+/** The most device bytes that were held at once in the step. */
+export function peakBytes(memory: MemorySnapshot): number {
+  return Math.max(...Object.values(memory.peakByPhase));
 }

@@ -10,7 +10,8 @@ import {
   tiers,
 } from "../device/ledger.ts";
 import type { TrafficSnapshot } from "../device/traffic.ts";
-import type { RankStep, StepSummary } from "./types.ts";
+import type { StepRecord } from "../zero/record.ts";
+import type { StepSummary } from "./types.ts";
 
 export type TierRecord = Readonly<Record<Exclude<MemoryKind, "optimizer">, Usage>> & {
   readonly optimizer: Usage & Readonly<Record<OptimizerPart, Usage>>;
@@ -22,29 +23,24 @@ export interface RankRecord {
   readonly operations: number;
 }
 
-/** Numbers that JSON cannot hold (a loss of NaN) are written as null. */
-export interface StepRecord extends StepSummary {
+export interface LoggedStep extends StepSummary {
   /** In rank order. */
   readonly ranks: readonly RankRecord[];
 }
 
-export function stepRecord(summary: StepSummary, ranks: readonly RankStep[]): StepRecord {
-  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond } = summary;
-  return {
-    step,
-    loss,
-    gradNorm,
-    learningRate,
-    lossScale,
-    skipped,
-    tokensPerSecond,
-    ranks: ranks.map(({ memory, traffic, operations }) => ({ memory: memoryRecord(memory), traffic, operations })),
-  };
+export function loggedStep(record: StepRecord, tokensPerSecond: number): LoggedStep {
+  const { step, loss, gradNorm, learningRate, lossScale, skipped } = record;
+  const ranks = record.ranks.map(({ memory, traffic, operations }) => ({
+    memory: memoryRecord(memory),
+    traffic,
+    operations,
+  }));
+  return { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, ranks };
 }
 
-/** One line, newline included. */
-export function renderStepRecord(record: StepRecord): string {
-  return `${JSON.stringify(record)}\n`;
+/** One line, newline included. Numbers that JSON cannot hold (a loss of NaN) are written as null. */
+export function renderStepRecord(step: LoggedStep): string {
+  return `${JSON.stringify(step)}\n`;
 }
 
 function memoryRecord(memory: MemorySnapshot): RankRecord["memory"] {

@@ -1,9 +1,10 @@
 /** What a rank sends and receives in a step: the plan's formula beside the ledger's count, in elements. */
-import type { Traffic, TrafficKind } from "../device/traffic.ts";
-import { formatBytes, formatCount } from "./numbers.ts";
+import type { TrafficKind } from "../device/traffic.ts";
+import type { TrafficTerm } from "../plan/expected.ts";
+import { formatCount } from "./numbers.ts";
 import { groupRanks } from "./rank-groups.ts";
 import { renderTable, type Table } from "./table.ts";
-import type { RankTraffic, TrafficElements } from "./types.ts";
+import type { RankTraffic } from "./types.ts";
 
 /** Collectives are always shown, zeros included; copies between tiers only where there are tiers. */
 const collectives: readonly TrafficKind[] = ["reduceScatter", "allGather", "broadcast", "control"];
@@ -20,17 +21,26 @@ const titles: Readonly<Record<TrafficKind, string>> = {
   diskWrite: "disk write",
 };
 
-const nothing: TrafficElements = { sent: 0, received: 0 };
-
-/** One table per group of equal ranks. @param ranks in rank order. */
+/** One table per group of equal ranks, and what the formulas are made of. @param ranks in rank order */
 export function renderTrafficTables(ranks: readonly RankTraffic[]): string {
   return groupRanks(ranks)
-    .map(({ title, value }) => `Traffic of ${title}, elements a step:\n${renderTable(trafficTable(value))}`)
+    .map(({ title, value }) =>
+      [`Traffic of ${title}, in elements a step:`, renderTable(trafficTable(value)), ...value.terms.map(termLine)].join(
+        "\n",
+      ),
+    )
     .join("\n\n");
 }
 
-export function trafficTable({ expected, measured }: RankTraffic): Table {
-  const kinds = [...collectives, ...copies.filter((kind) => expected[kind] !== undefined || measured[kind].calls > 0)];
+function termLine({ collective, name, elements }: TrafficTerm): string {
+  return `  ${titles[collective]}: ${name}: ${formatCount(elements)}`;
+}
+
+export function trafficTable(traffic: RankTraffic): Table {
+  const { forecast, measured } = traffic;
+  const kinds = [...collectives, ...copies.filter((kind) => forecast[kind].calls > 0 || measured[kind].calls > 0)];
+  const rows = kinds.map((kind) => [kind, figuresOf(traffic, kind)] as const);
+  const total = (column: number): number => rows.reduce((sum, [, figures]) => sum + figures[column]!, 0);
   return {
     columns: [
       { header: "collective", align: "left" },
@@ -41,28 +51,25 @@ export function trafficTable({ expected, measured }: RankTraffic): Table {
       { header: "received, measured", align: "right" },
       { header: "bytes sent", align: "right" },
     ],
-    rows: [
-      ...kinds.map((kind) => row(titles[kind], expected[kind] ?? nothing, measured[kind])),
-      row("total", sumExpected(kinds.map((k) => expected[k] ?? nothing)), sumMeasured(kinds.map((k) => measured[k]))),
-    ],
+    rows: [...rows.map(([kind, figures]) => [titles[kind], ...figures.map(formatCount)]), totalRow()],
   };
+
+  function totalRow(): string[] {
+    return ["total", ...[0, 1, 2, 3, 4, 5].map((column) => formatCount(total(column)))];
+  }
 }
 
-function row(title: string, expected: TrafficElements, measured: Traffic): string[] {
-  const counts = [expected.sent, measured.elementsSent, expected.received, measured.elementsReceived];
-  return [title, formatCount(measured.calls), ...counts.map(formatCount), formatBytes(measured.bytesSent)];
-}
-
-function sumExpected(parts: readonly TrafficElements[]): TrafficElements {
-  return parts.reduce((a, b) => ({ sent: a.sent + b.sent, received: a.received + b.received }), nothing);
-}
-
-function sumMeasured(parts: readonly Traffic[]): Traffic {
-  return parts.reduce((a, b) => ({
-    calls: a.calls + b.calls,
-    elementsSent: a.elementsSent + b.elementsSent,
-    bytesSent: a.bytesSent + b.bytesSent,
-    elementsReceived: a.elementsReceived + b.elementsReceived,
-    bytesReceived: a.bytesReceived + b.bytesReceived,
-  }));
+/** In the order of the columns. By the formulas a rank receives as much as it sends. */
+function figuresOf({ terms, forecast, measured }: RankTraffic, kind: TrafficKind): number[] {
+  const own = terms.filter((term) => term.collective === kind);
+  const formula = own.length > 0 ? own.reduce((sum, term) => sum + term.elements, 0) : undefined;
+  const found = measured[kind];
+  return [
+    found.calls,
+    formula ?? forecast[kind].elementsSent,
+    found.elementsSent,
+    formula ?? forecast[kind].elementsReceived,
+    found.elementsReceived,
+    found.bytesSent,
+  ];
 }

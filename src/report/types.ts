@@ -1,59 +1,28 @@
-/** What reports are made of: plain figures that whoever runs a plan fills in. */
+/** What reports are made of: the ledgers of a run, beside what was expected of them. */
 import type { MemoryKind, MemorySnapshot } from "../device/ledger.ts";
-import type { TrafficKind, TrafficSnapshot } from "../device/traffic.ts";
+import type { TrafficSnapshot } from "../device/traffic.ts";
+import type { TrafficTerm } from "../plan/expected.ts";
+import type { StepRecord } from "../zero/record.ts";
 
-/** Bytes between two steps, and the most within one. */
-export interface MemoryFigures {
-  readonly atRestBytes: number;
-  readonly peakBytes: number;
-}
-
-/**
- * One tier of one rank. Kinds reach their peaks at different moments, so `total.peakBytes` is at most the sum of the kinds'.
- */
-export interface MemoryByKind {
-  readonly kinds: Readonly<Record<MemoryKind, MemoryFigures>>;
-  readonly total: MemoryFigures;
-}
-
-/** Formula beside ledger, for one rank's device memory. */
-export interface RankMemory {
-  readonly expected: MemoryByKind;
-  readonly measured: MemoryByKind;
-}
-
-/** Elements of one step. */
-export interface TrafficElements {
-  readonly sent: number;
-  readonly received: number;
-}
-
-export type ExpectedTraffic = Readonly<Partial<Record<TrafficKind, TrafficElements>>>;
-
-export interface RankTraffic {
-  readonly expected: ExpectedTraffic;
-  readonly measured: TrafficSnapshot;
-}
-
-/** What a rank's ledgers held at the end of a step. */
-export interface RankStep {
-  readonly memory: MemorySnapshot;
-  readonly traffic: TrafficSnapshot;
-  /** Floating-point operations of the step. */
-  readonly operations: number;
-}
-
-/** One attempted step. */
-export interface StepSummary {
-  /** From 1. */
-  readonly step: number;
-  readonly loss: number;
-  /** Before clipping; null when the step was skipped. */
-  readonly gradNorm: number | null;
-  /** The one that this update used. */
-  readonly learningRate: number;
-  readonly lossScale: number;
-  /** The update was left out because a gradient was not finite. */
-  readonly skipped: boolean;
+/** One attempted step, without the ranks' ledgers. */
+export interface StepSummary extends Omit<StepRecord, "seconds" | "ranks"> {
+  /** Of all ranks together. */
   readonly tokensPerSecond: number;
+}
+
+/** One rank's device memory. */
+export interface RankMemory {
+  /** Bytes at rest by ZeRO's formulas, for the kinds that have one. Others rest as forecast. */
+  readonly formula: Readonly<Partial<Record<MemoryKind, number>>>;
+  /** A step of the same job on the simulated device. */
+  readonly forecast: MemorySnapshot;
+  readonly measured: MemorySnapshot;
+}
+
+/** One rank's traffic in a step. */
+export interface RankTraffic {
+  /** ZeRO's formulas, term by term. Collectives without a term are expected as forecast. */
+  readonly terms: readonly TrafficTerm[];
+  readonly forecast: TrafficSnapshot;
+  readonly measured: TrafficSnapshot;
 }

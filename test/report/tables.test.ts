@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import { MemoryLedger, memoryKinds } from "../../src/device/ledger.ts";
 import { TrafficLedger } from "../../src/device/traffic.ts";
-import { measuredMemory, memoryTable, renderMemoryTables } from "../../src/report/memory-table.ts";
+import { memoryTable, renderMemoryTables } from "../../src/report/memory-table.ts";
 import { renderRefusal, stageThatFits } from "../../src/report/refusal.ts";
 import { type Column, renderMarkdownTable, renderTable } from "../../src/report/table.ts";
 import { renderTrafficTables } from "../../src/report/traffic-table.ts";
-import type { MemoryByKind } from "../../src/report/types.ts";
+import type { RankMemory } from "../../src/report/types.ts";
 
 const columns: Column[] = [
   { header: "kind", align: "left" },
@@ -35,20 +35,13 @@ function ledger(parameterBytes: number): MemoryLedger {
   return memory;
 }
 
-function equalRank(parameterBytes: number): { expected: MemoryByKind; measured: MemoryByKind } {
-  const measured = measuredMemory(ledger(parameterBytes).snapshot());
-  return { expected: measured, measured };
+function rank(parameterBytes: number): RankMemory {
+  const memory = ledger(parameterBytes).snapshot();
+  return { formula: { optimizer: 7999.5 }, forecast: memory, measured: memory };
 }
 
-test("measured memory is the ledger's: what rests, and the peak over all phases", () => {
-  const { measured } = equalRank(2000);
-  expect(measured.kinds.optimizer).toEqual({ atRestBytes: 8000, peakBytes: 8000 });
-  expect(measured.kinds.activations).toEqual({ atRestBytes: 0, peakBytes: 1_234_567 });
-  expect(measured.total).toEqual({ atRestBytes: 10_000, peakBytes: 1_244_567 });
-});
-
 test("the memory table shows used kinds and the total, to the byte", () => {
-  expect(memoryTable(equalRank(2000)).rows).toEqual([
+  expect(memoryTable(rank(2000)).rows).toEqual([
     ["parameters", "2,000", "2,000", "2,000", "2,000"],
     ["optimizer", "8,000", "8,000", "8,000", "8,000"],
     ["activations", "0", "0", "1,234,567", "1,234,567"],
@@ -56,34 +49,63 @@ test("the memory table shows used kinds and the total, to the byte", () => {
   ]);
 });
 
+test("expected and measured are told apart", () => {
+  const { formula, forecast } = rank(2000);
+  const [row] = memoryTable({
+    formula: { ...formula, parameters: 1990 },
+    forecast,
+    measured: rank(3000).measured,
+  }).rows;
+  expect(row).toEqual(["parameters", "1,990", "3,000", "2,000", "3,000"]);
+});
+
 test("ranks with equal figures share a table", () => {
-  const text = renderMemoryTables([equalRank(2000), equalRank(2000), equalRank(3000), equalRank(2000)]);
+  const text = renderMemoryTables([rank(2000), rank(2000), rank(3000), rank(2000)]);
   expect(text.match(/Device memory of .*/g)).toEqual([
     "Device memory of ranks 0-1, 3, each, in bytes:",
     "Device memory of rank 2, in bytes:",
   ]);
 });
 
+const noTraffic = new TrafficLedger().snapshot();
+
 test("the traffic table sets expected beside measured and adds up", () => {
-  const traffic = new TrafficLedger();
-  traffic.add("reduceScatter", 1500, 1500, 4, 3);
-  traffic.add("allGather", 1500, 1500, 2, 2);
-  const expected = { reduceScatter: { sent: 1500, received: 1500 }, allGather: { sent: 1500, received: 1501 } };
-  const lines = renderTrafficTables([{ expected, measured: traffic.snapshot() }]).split("\n");
-  expect(lines[0]).toBe("Traffic of rank 0, elements a step:");
-  expect(lines.slice(3).map((line) => line.split(/ {2,}/))).toEqual([
-    ["reduce-scatter", "3", "1,500", "1,500", "1,500", "1,500", "6.00 KB"],
-    ["all-gather", "2", "1,500", "1,500", "1,501", "1,500", "3.00 KB"],
-    ["broadcast", "0", "0", "0", "0", "0", "0 B"],
-    ["control", "0", "0", "0", "0", "0", "0 B"],
-    ["total", "5", "3,000", "3,000", "3,001", "3,000", "9.00 KB"],
+  const forecast = new TrafficLedger();
+  forecast.add("control", 3, 4, 8);
+  const measured = new TrafficLedger();
+  measured.add("reduceScatter", 1500, 1501, 4, 3);
+  measured.add("allGather", 2500, 2500, 2, 2);
+  const lines = renderTrafficTables([
+    {
+      terms: [
+        { collective: "reduceScatter", name: "gradients, once", elements: 1500 },
+        { collective: "allGather", name: "parameters", elements: 1000 },
+        { collective: "allGather", name: "persistent", elements: 500 },
+      ],
+      forecast: forecast.snapshot(),
+      measured: measured.snapshot(),
+    },
+  ]).split("\n");
+  expect(lines[0]).toBe("Traffic of rank 0, in elements a step:");
+  expect(lines.slice(3, 8).map((line) => line.split(/ {2,}/))).toEqual([
+    ["reduce-scatter", "3", "1,500", "1,500", "1,500", "1,501", "6,000"],
+    ["all-gather", "2", "1,500", "2,500", "1,500", "2,500", "5,000"],
+    ["broadcast", "0", "0", "0", "0", "0", "0"],
+    ["control", "0", "3", "0", "4", "0", "0"],
+    ["total", "5", "3,003", "4,000", "3,004", "4,001", "11,000"],
+  ]);
+  expect(lines.slice(8)).toEqual([
+    "  reduce-scatter: gradients, once: 1,500",
+    "  all-gather: parameters: 1,000",
+    "  all-gather: persistent: 500",
   ]);
 });
 
 test("copies between tiers appear once there are any", () => {
   const traffic = new TrafficLedger();
   traffic.add("down", 10, 0, 2);
-  expect(renderTrafficTables([{ expected: {}, measured: traffic.snapshot() }])).toMatch(/\ndevice to host {2}/);
+  const text = renderTrafficTables([{ terms: [], forecast: noTraffic, measured: traffic.snapshot() }]);
+  expect(text).toMatch(/\ndevice to host {2}/);
 });
 
 const stages = [
