@@ -4,7 +4,6 @@ import { loadNative, type Native } from "../device/native.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import type { SharedDescriptors } from "./environment.ts";
-import type { RankFailure } from "./failure.ts";
 import { type LaunchOutcome, RankSupervisor } from "./supervise.ts";
 
 export interface LaunchOptions {
@@ -64,15 +63,15 @@ export function launchRanks(options: LaunchOptions): Launch {
   };
 
   function startSupervisor(): RankSupervisor {
-    const onFailure = (failure: RankFailure): void => {
-      options.logger.error(failure.text);
-      // Whoever waits for the failed rank in a collective learns it now and not at the deadline.
-      native.abortGroup(control, failure.rank, failure.exitCode);
-    };
     try {
       return new RankSupervisor(
         { ranks, entry, args, env, descriptors, arenaBytes },
-        { onData: options.onMessage ?? (() => {}), onFailure },
+        {
+          onData: options.onMessage ?? (() => {}),
+          onFailure: (failure) => options.logger.error(failure.text),
+          // Whoever waits for the rank in a collective learns it now and not at the deadline.
+          onLost: (rank, exitCode) => native.abortGroup(control, rank, exitCode),
+        },
       );
     } finally {
       // The ranks have inherited them by now, and hold the memory.

@@ -22,8 +22,10 @@ const lastWordsMs = 250;
 export interface SupervisorHooks {
   /** A rank sent something (LaunchedRank.send). */
   readonly onData: (rank: number, payload: unknown) => void;
-  /** A rank failed and others may be waiting for it in a collective. */
+  /** The failure that ends this launch; called at most once. */
   readonly onFailure: (failure: RankFailure) => void;
+  /** A rank is gone, and others may be waiting for it in a collective. */
+  readonly onLost: (rank: number, exitCode: number) => void;
 }
 
 export class RankSupervisor {
@@ -35,6 +37,7 @@ export class RankSupervisor {
   readonly #timers = new Set<NodeJS.Timeout>();
   #failure: RankFailure | undefined;
   #stopping = false;
+  #interrupted = false;
   #killed = false;
   #settle: (outcome: LaunchOutcome) => void = () => {};
 
@@ -103,12 +106,23 @@ export class RankSupervisor {
 
   #fail(failure: RankFailure): void {
     if (this.#failure !== undefined || this.#killed) return;
-    // Ranks that were asked to stop may end with that error.
-    if (this.#stopping && failure.exitCode === exitCodes.interrupted) return;
+    if (this.#stopping && this.#isPartOfStopping(failure)) return;
     this.#failure = failure;
     this.#hooks.onFailure(failure);
+    this.#hooks.onLost(failure.rank, failure.exitCode);
     this.#after(graceMs, () => this.#signalAll("SIGTERM"));
     this.#after(2 * graceMs, () => this.#signalAll("SIGKILL"));
+  }
+
+  /**
+   * Ranks that were asked to stop end as interrupted, perhaps not all at the same border: one that still waits in a collective
+   * is told, and its complaint is an echo. The others are left the time they need, to save for instance.
+   */
+  #isPartOfStopping({ rank, exitCode }: RankFailure): boolean {
+    if (exitCode !== exitCodes.interrupted) return this.#interrupted && exitCode === exitCodes.lostRank;
+    if (!this.#interrupted) this.#hooks.onLost(rank, exitCode);
+    this.#interrupted = true;
+    return true;
   }
 
   #ended(process: RankProcess): void {

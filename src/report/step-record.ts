@@ -10,7 +10,7 @@ import {
   tiers,
 } from "../device/ledger.ts";
 import type { TrafficSnapshot } from "../device/traffic.ts";
-import type { StepRecord } from "../zero/record.ts";
+import type { RankReport } from "../zero/record.ts";
 import type { StepSummary } from "./types.ts";
 
 export type TierRecord = Readonly<Record<Exclude<MemoryKind, "optimizer">, Usage>> & {
@@ -28,14 +28,15 @@ export interface LoggedStep extends StepSummary {
   readonly ranks: readonly RankRecord[];
 }
 
-export function loggedStep(record: StepRecord, tokensPerSecond: number): LoggedStep {
-  const { step, loss, gradNorm, learningRate, lossScale, skipped } = record;
-  const ranks = record.ranks.map(({ memory, traffic, operations }) => ({
+/** @param ranks in rank order */
+export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): LoggedStep {
+  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond } = summary;
+  const logged = ranks.map(({ memory, traffic, operations }) => ({
     memory: memoryRecord(memory),
     traffic,
     operations,
   }));
-  return { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, ranks };
+  return { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, ranks: logged };
 }
 
 /** One line, newline included. Numbers that JSON cannot hold (a loss of NaN) are written as null. */

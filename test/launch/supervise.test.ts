@@ -18,6 +18,7 @@ interface Run {
   readonly supervisor: RankSupervisor;
   readonly data: { rank: number; payload: Record<string, unknown> }[];
   readonly failures: RankFailure[];
+  readonly lost: number[];
   /** Resolves when every rank has sent something. */
   readonly heard: Promise<void>;
 }
@@ -26,6 +27,7 @@ function start(ranks: number, ...args: string[]): Run {
   const files = Array.from({ length: ranks + 1 }, (_, i) => openSync(join(folder, `memory${i}`), "w+"));
   const data: Run["data"] = [];
   const failures: RankFailure[] = [];
+  const lost: number[] = [];
   let allHeard = (): void => {};
   const heard = new Promise<void>((resolve) => {
     allHeard = resolve;
@@ -45,10 +47,11 @@ function start(ranks: number, ...args: string[]): Run {
         if (new Set(data.map((d) => d.rank)).size === ranks) allHeard();
       },
       onFailure: (failure) => failures.push(failure),
+      onLost: (rank) => lost.push(rank),
     },
   );
   for (const file of files) closeSync(file);
-  return { supervisor, data, failures, heard };
+  return { supervisor, data, failures, lost, heard };
 }
 
 async function within(ms: number, outcome: Promise<LaunchOutcome>): Promise<LaunchOutcome> {
@@ -100,6 +103,7 @@ test("a rank that throws stops the others, and its error alone is told", async (
   const outcome = await run.supervisor.outcome;
   expect(outcome.exitCode).toBe(exitCodes.numerical);
   expect(run.failures.map((f) => f.text)).toEqual(["rank 2: the loss is NaN at step 3"]);
+  expect(run.lost).toEqual([2]);
 });
 
 test("an error that is not Shunya's keeps its stack", async () => {
@@ -141,6 +145,15 @@ test("a stop message ends the ranks cleanly", async () => {
   expect(run.data.filter((d) => d.payload.stopped)).toHaveLength(2);
 });
 
+test("ranks that wait for one that stopped first are told, and their complaint is an echo", async () => {
+  const run = start(2, "interrupt", "1");
+  await run.heard;
+  run.supervisor.stop();
+  await expect.poll(() => run.lost, { timeout: 5000 }).toEqual([1]);
+  run.supervisor.send(0, { type: "data", payload: "rank 1 is gone" });
+  expect(await within(3000, run.supervisor.outcome)).toEqual({ exitCode: exitCodes.interrupted, failure: undefined });
+});
+
 test("a rank that crashes while stopping is still a failure, and the others do not wait for it", async () => {
   const run = start(2, "crashOnStop", "1");
   await run.heard;
@@ -166,7 +179,7 @@ test("an entry that does not exist is an error of the rank and not a hang", asyn
       descriptors: { control: 2, arenas: [2] },
       arenaBytes: 0,
     },
-    { onData: () => {}, onFailure: () => {} },
+    { onData: () => {}, onFailure: () => {}, onLost: () => {} },
   );
   expect((await within(8000, supervisor.outcome)).failure?.text).toMatch(/missing\.ts/);
 });

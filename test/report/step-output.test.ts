@@ -3,7 +3,7 @@ import { MemoryLedger, memoryKinds, phases, tiers } from "../../src/device/ledge
 import { TrafficLedger, trafficKinds } from "../../src/device/traffic.ts";
 import { renderChart } from "../../src/report/chart.ts";
 import { describeTerminal, type Progress, renderProgress } from "../../src/report/progress.ts";
-import { loggedStep, renderStepRecord } from "../../src/report/step-record.ts";
+import { renderStepRecord, stepRecord } from "../../src/report/step-record.ts";
 import type { StepSummary } from "../../src/report/types.ts";
 
 const summary: StepSummary = {
@@ -22,7 +22,7 @@ test("a log line holds every kind, phase and collective of every rank", () => {
   const traffic = new TrafficLedger();
   traffic.add("allGather", 8, 8, 2);
   const rank = { memory: memory.snapshot(), traffic: traffic.snapshot(), operations: 99 };
-  const line = renderStepRecord(loggedStep({ ...summary, seconds: 1, ranks: [rank, rank] }, 1234.5));
+  const line = renderStepRecord(stepRecord(summary, [rank, rank]));
   expect(line.endsWith("}\n")).toBe(true);
   expect(line.trimEnd()).not.toContain("\n");
   const record = JSON.parse(line);
@@ -52,9 +52,7 @@ test("a log line holds every kind, phase and collective of every rank", () => {
 });
 
 test("a loss of NaN and a skipped norm are null in the log", () => {
-  const record = JSON.parse(
-    renderStepRecord(loggedStep({ ...summary, loss: Number.NaN, gradNorm: null, seconds: 1, ranks: [] }, 1)),
-  );
+  const record = JSON.parse(renderStepRecord(stepRecord({ ...summary, loss: Number.NaN, gradNorm: null }, [])));
   expect([record.loss, record.gradNorm]).toEqual([null, null]);
 });
 
