@@ -30,12 +30,16 @@ for (const path of [...specs.keys(), ...Object.keys(aliases)]) {
   }
 }
 
-/** The values of one configuration: read the file first, then each override, which replaces what the file says. */
+/**
+ * The values of one configuration. Add the flags first: what the file says of a key that a flag gives is not even looked at, so a
+ * flag can repair a file.
+ */
 export class Settings {
   readonly problems: ConfigProblem[] = [];
   readonly warnings: string[] = [];
   readonly #entries = new Map<string, Entry>();
   readonly #unreadable = new Set<string>();
+  readonly #flagged = new Set<string>();
 
   /** Takes over every key of a tree; `path` is where the tree's root stands. */
   add(node: ConfigNode, source: ValueSource, path = "", line?: number): void {
@@ -82,6 +86,8 @@ export class Settings {
   }
 
   #addValue(path: string, spec: KeySpec, node: ConfigNode, source: ValueSource, written: string, line?: number): void {
+    if (source === "flag") this.#flagged.add(path);
+    else if (this.#flagged.has(path)) return;
     if (spec.status === "unused") {
       const off = node.kind === "scalar" && (node.value === false || node.value === null);
       if (!off) this.warnings.push(`${written} has no effect here: ${spec.why}`);
@@ -94,7 +100,7 @@ export class Settings {
       return;
     }
     const earlier = this.#entries.get(path);
-    if (earlier !== undefined && earlier.written !== written && earlier.source === source) {
+    if (earlier !== undefined && earlier.written !== written && source === "file") {
       const where = earlier.line === undefined ? "" : ` on line ${earlier.line}`;
       this.#addProblem(written, line, `this is the same key as ${earlier.written}${where}; keep one of the two`);
       return;

@@ -37,8 +37,8 @@ export function resolveConfig(input: ResolveInput): ConfigResolution {
   const { file, overrides = [], worldSize } = input;
   const name = file?.fileName ?? "the configuration";
   const settings = new Settings();
-  if (file !== undefined) settings.add(file.root, "file");
   for (const [path, value] of overrides) settings.add(overrideNode(path, value, name), "flag", path);
+  if (file !== undefined) settings.add(file.root, "file");
   if (!Number.isSafeInteger(worldSize) || worldSize < 1) {
     settings.problems.push({ path: "ranks", message: `found ${worldSize}; wanted a positive whole number` });
     throw new ConfigError(name, settings.problems);

@@ -161,6 +161,24 @@ describe("what keys mean", () => {
   });
 });
 
+test("a flag repairs a file, and the last of several flags counts", () => {
+  const file = {
+    train_batch_size: 7,
+    fp16: { enabled: true },
+    scheduler: { type: "WarmupLR" },
+    zero_optimization: { stage: 9 },
+  };
+  const repaired = resolve(file, 2, [
+    ["train_batch_size", "8"],
+    ["fp16.enabled", "false"],
+    ["bf16.enabled", "false"],
+    ["bfloat16.enabled", "true"],
+    ["scheduler", "null"],
+    ["zero_optimization", '{ "stage": 2 }'],
+  ]);
+  expect(repaired).toMatchObject({ trainBatch: 8, precision: "bf16", stage: 2 });
+});
+
 describe("warnings", () => {
   test("keys without effect are named, unless they are off", () => {
     const { warnings } = resolve(
