@@ -1,5 +1,5 @@
 /** What a process of Shunya ends with, so that scripts and schedulers can tell causes apart without reading text. */
-import { type ErrorCode, ShunyaError } from "../errors/errors.ts";
+import type { ErrorCode } from "../errors/errors.ts";
 
 export const exitCodes = {
   ok: 0,
@@ -34,12 +34,17 @@ const byErrorCode: Readonly<Record<ErrorCode, number>> = {
   INTERNAL: exitCodes.internal,
 };
 
-/** The exit code for anything that was thrown. */
+/** The exit code for anything that was thrown. By its code, not its class: a script may have loaded Shunya from elsewhere. */
 export function errorExitCode(error: unknown): number {
-  return error instanceof ShunyaError ? byErrorCode[error.code] : exitCodes.internal;
+  return errorCodeExitCode(errorCodeOf(error));
 }
 
 /** The same for an error that came from another process, of which only the code is left. */
 export function errorCodeExitCode(code: string | undefined): number {
   return code !== undefined && Object.hasOwn(byErrorCode, code) ? byErrorCode[code as ErrorCode] : exitCodes.internal;
+}
+
+/** An error's `code`, Shunya's or Node's. */
+export function errorCodeOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }

@@ -27,7 +27,8 @@ export function silentFailure(
   const how = signal === null ? `exited with code ${code} before it was done` : `was ended by ${signal}${hint(signal)}`;
   const tail = stderrTail.trim();
   const last = tail === "" ? "" : `\nIts last output was:\n${tail}`;
-  const exitCode = code === exitCodes.interrupted ? exitCodes.interrupted : exitCodes.lostRank;
+  const isInterrupted = code === exitCodes.interrupted || signal === "SIGINT" || signal === "SIGHUP";
+  const exitCode = isInterrupted ? exitCodes.interrupted : exitCodes.lostRank;
   return { rank, exitCode, text: `rank ${rank}: ${how}${last}` };
 }
 

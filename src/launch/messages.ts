@@ -1,7 +1,7 @@
 /** Everything that launcher and ranks say to each other, over the channel that Node opens between parent and child. */
-import { ShunyaError } from "../errors/errors.ts";
+import { errorCodeOf } from "./exit-codes.ts";
 
-/** The last words of a rank that threw. `code` is absent for errors that are not Shunya's. */
+/** The last words of a rank that threw. `code` is Shunya's or Node's, where the error has one. */
 export interface RankErrorMessage {
   readonly type: "error";
   readonly name: string;
@@ -39,8 +39,7 @@ export function errorMessage(error: unknown): RankErrorMessage {
   if (!(error instanceof Error)) {
     return { type: "error", name: "Error", code: undefined, message: String(error), stack: undefined };
   }
-  const code = error instanceof ShunyaError ? error.code : undefined;
-  return { type: "error", name: error.name, code, message: error.message, stack: error.stack };
+  return { type: "error", name: error.name, code: errorCodeOf(error), message: error.message, stack: error.stack };
 }
 
 function typeOf(raw: unknown): unknown {

@@ -5,8 +5,8 @@
 import { errorExitCode } from "./exit-codes.ts";
 import { errorMessage } from "./messages.ts";
 
-// A terminal sends Ctrl-C to every process of the group; the launcher turns it into one stop message for all ranks.
-process.on("SIGINT", () => {});
+// A terminal sends these to every process of the group; the launcher turns them into one stop message for all ranks.
+for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
 
 // The launcher is gone. SIGKILL, because an ordinary exit waits for native threads that may wait for other ranks; shared
 // memory has no names, so there is nothing to clean.
