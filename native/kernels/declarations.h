@@ -8,7 +8,7 @@
 #error "compile kernels with -DSHUNYA_ISA=portable|avx2|avx512|avx512bf16"
 #endif
 
-namespace shunya { namespace SHUNYA_ISA {
+namespace shunya::SHUNYA_ISA {
 
 size_t matmulScratch(const MatmulArgs&, int workers);
 void matmul(const MatmulArgs&, Pool&, void* scratch);
@@ -59,4 +59,4 @@ void reduce(int64_t count, const void* const* sources, int numSources, DType sou
 
 double measurePeak(DType);
 
-}}  // namespace shunya::SHUNYA_ISA
+}  // namespace shunya::SHUNYA_ISA

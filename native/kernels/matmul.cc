@@ -6,7 +6,7 @@
 #include "declarations.h"
 #include "matmul.h"
 
-namespace shunya { namespace SHUNYA_ISA {
+namespace shunya::SHUNYA_ISA {
 namespace {
 
 constexpr int64_t maxDepthWords = 512;      // one panel of B then fills a first-level cache
@@ -150,13 +150,13 @@ template <DType T> struct Product {
     float* inPlace = g.cType == DType::F32 ? (float*)g.c + row * g.ldc + col : nullptr;
     if (p.partialSums) {
       float* sums = layout.sums(scratch, p.workers) + row * p.colBlock + x;
-      multiplyTile<pairs>(block.words, a, b, sums, p.colBlock, !block.first);
+      multiplyTile<tileRows, tileVectors, pairs>(block.words, a, b, sums, p.colBlock, !block.first);
       if (block.last) finishTile(g, row, col, rows, cols, sums, p.colBlock);
       return;
     }
-    if (inPlace && whole && (plain || !block.last)) return multiplyTile<pairs>(block.words, a, b, inPlace, g.ldc, g.accumulate || !block.first);
+    if (inPlace && whole && (plain || !block.last)) return multiplyTile<tileRows, tileVectors, pairs>(block.words, a, b, inPlace, g.ldc, g.accumulate || !block.first);
     alignas(64) float tile[tileRows * tileCols];
-    multiplyTile<pairs>(block.words, a, b, tile, tileCols, false);
+    multiplyTile<tileRows, tileVectors, pairs>(block.words, a, b, tile, tileCols, false);
     MatmulArgs step = g;
     step.accumulate = g.accumulate || !block.first;
     if (!block.last) { step.bias = nullptr; step.preActivation = nullptr; step.activation = Activation::None; }
@@ -182,4 +182,4 @@ void matmul(const MatmulArgs& g, Pool& pool, void* scratch) {
   withDType(g.a.dtype, [&](auto tag) { multiply<decltype(tag)::value>(g, p, pool, scratch); });
 }
 
-}}  // namespace shunya::SHUNYA_ISA
+}  // namespace shunya::SHUNYA_ISA

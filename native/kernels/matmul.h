@@ -3,7 +3,7 @@
 #pragma once
 #include "pack.h"
 
-namespace shunya { namespace SHUNYA_ISA {
+namespace shunya::SHUNYA_ISA {
 
 // A tile is tileRows x tileCols; its accumulators, one row of B and one broadcast of A fill the register file.
 #if defined(__AVX512F__)
@@ -26,34 +26,35 @@ template <bool pairs> SHUNYA_INLINE vf multiplyAdd(uint32_t a, vu b, vf c) {
   return fma(broadcast(scalar), floatOf(b), c);
 }
 
-// c[tileRows][tileCols] (row stride ldc) = (add ? c : 0) + sum over `words` of a[word][row] * b[word][col].
-template <bool pairs> void multiplyTile(int64_t words, const uint32_t* a, const uint32_t* b, float* c, int64_t ldc, bool add) {
-  vf sum[tileRows][tileVectors];
+// c[rows][vectors * VL] (row stride ldc) = (add ? c : 0) + sum over `words` of a[word][row] * b[word][col].
+template <int rows, int vectors, bool pairs>
+void multiplyTile(int64_t words, const uint32_t* a, const uint32_t* b, float* c, int64_t ldc, bool add) {
+  vf sum[rows][vectors];
   SHUNYA_UNROLL
-  for (int i = 0; i < tileRows; i++) {
+  for (int i = 0; i < rows; i++) {
     __builtin_prefetch(c + i * ldc, 1);
-    __builtin_prefetch(c + i * ldc + tileCols - 1, 1);
+    __builtin_prefetch(c + i * ldc + vectors * VL - 1, 1);
     SHUNYA_UNROLL
-    for (int j = 0; j < tileVectors; j++) sum[i][j] = zero();
+    for (int j = 0; j < vectors; j++) sum[i][j] = zero();
   }
-  for (int64_t w = 0; w < words; w++, a += tileRows, b += tileCols) {
-    vu row[tileVectors];
+  for (int64_t w = 0; w < words; w++, a += rows, b += vectors * VL) {
+    vu line[vectors];
     SHUNYA_UNROLL
-    for (int j = 0; j < tileVectors; j++) row[j] = loadLanes<vu>(b + j * VL, Whole{});
+    for (int j = 0; j < vectors; j++) line[j] = loadLanes<vu>(b + j * VL, Whole{});
     SHUNYA_UNROLL
-    for (int i = 0; i < tileRows; i++) {
+    for (int i = 0; i < rows; i++) {
       SHUNYA_UNROLL
-      for (int j = 0; j < tileVectors; j++) sum[i][j] = multiplyAdd<pairs>(a[i], row[j], sum[i][j]);
+      for (int j = 0; j < vectors; j++) sum[i][j] = multiplyAdd<pairs>(a[i], line[j], sum[i][j]);
     }
   }
   SHUNYA_UNROLL
-  for (int i = 0; i < tileRows; i++) {
+  for (int i = 0; i < rows; i++) {
     SHUNYA_UNROLL
-    for (int j = 0; j < tileVectors; j++) {
+    for (int j = 0; j < vectors; j++) {
       float* p = c + i * ldc + j * VL;
       storeLanes(p, add ? sum[i][j] + loadLanes<vf>(p, Whole{}) : sum[i][j], Whole{});
     }
   }
 }
 
-}}  // namespace shunya::SHUNYA_ISA
+}  // namespace shunya::SHUNYA_ISA

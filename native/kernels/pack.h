@@ -5,6 +5,7 @@
 // width W holds W rows of an operand as words [depth][W]: what the microkernel needs next always lies next.
 #pragma once
 #include <algorithm>
+#include <type_traits>
 
 #include "simd.h"
 
@@ -14,7 +15,7 @@
 #define SHUNYA_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-namespace shunya { namespace SHUNYA_ISA {
+namespace shunya::SHUNYA_ISA {
 
 #if defined(__AVX512BF16__)
 constexpr bool hasPairs = true;
@@ -57,24 +58,15 @@ template <DType T, class Extent> SHUNYA_INLINE vu wordsAlongRows(const char* p, 
 
 // The lanes of a and b by turns: the first halves, and the second halves.
 SHUNYA_INLINE void interleave(vu a, vu b, vu& first, vu& second) {
-#if defined(__clang__) && defined(__AVX512F__)
+#if defined(__AVX512F__)
   first = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   second = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-#elif defined(__clang__) && defined(__AVX2__)
+#elif defined(__AVX2__)
   first = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
   second = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-#elif defined(__clang__)
+#else
   first = __builtin_shufflevector(a, b, 0, 4, 1, 5);
   second = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-#elif defined(__AVX512F__)
-  first = __builtin_shuffle(a, b, vu{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23});
-  second = __builtin_shuffle(a, b, vu{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
-#elif defined(__AVX2__)
-  first = __builtin_shuffle(a, b, vu{0, 8, 1, 9, 2, 10, 3, 11});
-  second = __builtin_shuffle(a, b, vu{4, 12, 5, 13, 6, 14, 7, 15});
-#else
-  first = __builtin_shuffle(a, b, vu{0, 4, 1, 5});
-  second = __builtin_shuffle(a, b, vu{2, 6, 3, 7});
 #endif
 }
 
@@ -125,25 +117,29 @@ template <int W, DType T, int group> SHUNYA_INLINE void packWordAlongRows(const 
   storeGroup<W, group>(rowStart, words, lastRow);
 }
 
+// Calls body(group) for each group of VL lanes in a panel of width W; group() is a constant expression.
+template <int W, int group = 0, class Body> SHUNYA_INLINE void eachGroup(Body&& body) {
+  body(std::integral_constant<int, group>{});
+  if constexpr ((group + 1) * VL < W) eachGroup<W, group + 1>(body);
+}
+
 // Packs rows [row, row + W) and depth [depth0, depth0 + depth) of `v` into one panel; rows from `rowEnd` on are zero.
 template <int W, DType T> void packPanel(const MatrixView& v, int64_t row, int64_t rowEnd, int64_t depth0, int64_t depth,
                                          uint32_t* out) {
   constexpr int bytes = (int)sizeof(Storage<T>);
-  static_assert(W < VL || W == VL || W == 2 * VL, "only a single group of lanes may have an overhang");
+  static_assert(W < VL || W % VL == 0, "only a single group of lanes may have an overhang");
   const char* base = elementAt(v, row, depth0);
   const int64_t rows = rowEnd - row;
   if (v.depthStride == 1) {
-    packGroupAlongDepth<W, T, 0>(base, v.rowStride * bytes, rows, depth, out);
-    if constexpr (W > VL) packGroupAlongDepth<W, T, 1>(base, v.rowStride * bytes, rows, depth, out);
+    eachGroup<W>([&](auto group) { packGroupAlongDepth<W, T, group()>(base, v.rowStride * bytes, rows, depth, out); });
   } else {
     const int64_t depthBytes = v.depthStride * bytes, words = ceilDiv(depth, wordDepth<T>);
     for (int64_t w = 0; w < words; w++) {
       const char* p = base + w * wordDepth<T> * depthBytes;
       const char* next = w * wordDepth<T> + 1 < depth ? p + depthBytes : nullptr;
-      packWordAlongRows<W, T, 0>(p, next, rows, out + w * W, w == words - 1);
-      if constexpr (W > VL) packWordAlongRows<W, T, 1>(p, next, rows, out + w * W, w == words - 1);
+      eachGroup<W>([&](auto group) { packWordAlongRows<W, T, group()>(p, next, rows, out + w * W, w == words - 1); });
     }
   }
 }
 
-}}  // namespace shunya::SHUNYA_ISA
+}  // namespace shunya::SHUNYA_ISA

@@ -4,7 +4,7 @@
 #define SHUNYA_TEXT(x) #x
 #define SHUNYA_NAME(x) SHUNYA_TEXT(x)
 
-namespace shunya { namespace SHUNYA_ISA {
+namespace shunya::SHUNYA_ISA {
 
 extern const Kernels table;
 const Kernels table = {
@@ -41,4 +41,4 @@ const Kernels table = {
     reduce,
 };
 
-}}  // namespace shunya::SHUNYA_ISA
+}  // namespace shunya::SHUNYA_ISA

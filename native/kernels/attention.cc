@@ -1,0 +1,180 @@
+// Causal attention, forward. A strip of `wideCols` queries lies across the lanes; the keys before it are taken in chunks
+// that fit the second-level cache, with the running maximum and sum of Milakov and Gimelshein ("Online normalizer
+// calculation for softmax", 2018), so that memory grows with seq and not with its square.
+#include "attention.h"
+
+#include <cmath>
+
+#include "declarations.h"
+
+namespace shunya::SHUNYA_ISA {
+namespace {
+
+constexpr int64_t keyChunk = 512;  // scores of a strip: 96 KiB
+
+// One worker's scratch.
+template <DType T> struct Scratch {
+  uint32_t *keys, *values, *queries, *probabilities;
+  float *scores, *sums, *factors, *factorRows;
+  int64_t bytes;
+
+  Scratch(const AttentionArgs& a, void* base) {
+    Carver carve(base);
+    const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>);
+    keys = carve.take<uint32_t>(roundUp(a.seq, wideRows) * headWords);
+    values = carve.take<uint32_t>(roundUp(a.headDim, wideRows) * ceilDiv(a.seq, wordDepth<T>));
+    queries = carve.take<uint32_t>(headWords * wideCols);
+    scores = carve.take<float>(keyChunk * wideCols);
+    probabilities = (uint32_t*)scores;  // written over scores that have been read
+    sums = carve.take<float>(roundUp(a.headDim, wideRows) * wideCols);
+    factors = carve.take<float>(a.dropProbability > 0 ? keyChunk * wideCols : 0);
+    factorRows = carve.take<float>(a.dropProbability > 0 ? keyChunk * VL : 0);
+    bytes = carve.bytes();
+  }
+};
+
+struct RunningSoftmax { vf largest[wideVectors], sum[wideVectors]; };
+
+template <DType T> struct Forward {
+  const AttentionArgs& a;
+  const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>), seqWords = ceilDiv(a.seq, wordDepth<T>);
+  const int64_t strips = ceilDiv(a.seq, wideCols), group = a.heads / a.kvHeads;
+
+  // Strips of one key head are dealt to `parts` tasks in turn; each packs keys and values anew, which costs little.
+  int64_t partsFor(int workers) const {
+    const int64_t units = a.batch * a.kvHeads, wanted = 4 * (int64_t)workers;
+    if (workers == 1 || units >= wanted) return 1;
+    return std::min(strips * group, ceilDiv(wanted, units));
+  }
+
+  void run(Pool& pool, char* scratch, int64_t scratchStride) const {
+    const int64_t parts = partsFor(pool.workers());
+    pool.run(a.batch * a.kvHeads * parts, [&](int64_t task, int worker) {
+      const Scratch<T> s(a, scratch + worker * scratchStride);
+      const int64_t unit = task / parts, sample = unit / a.kvHeads, kvHead = unit % a.kvHeads;
+      packPanels<wideRows, T>(headView(a.k, a, a.kvStride, sample, kvHead).byPosition(), 0, a.seq, 0, a.headDim, s.keys);
+      packPanels<wideRows, T>(headView(a.v, a, a.kvStride, sample, kvHead).transposed(), 0, a.headDim, 0, a.seq, s.values);
+      for (int64_t item = task % parts; item < strips * group; item += parts)
+        strip(s, sample, kvHead * group + item / strips, item % strips * wideCols);
+    });
+  }
+
+  void strip(const Scratch<T>& s, int64_t sample, int64_t head, int64_t query) const {
+    const int64_t keyEnd = std::min(a.seq, query + wideCols), queries = keyEnd - query;
+    packPanel<wideCols, T>(headView(a.q, a, a.qStride, sample, head).byPosition(), query, a.seq, 0, a.headDim, s.queries);
+    RunningSoftmax run;
+    for (int v = 0; v < wideVectors; v++) { run.largest[v] = broadcast(-INFINITY); run.sum[v] = zero(); }
+    for (int64_t key = 0; key < keyEnd; key += keyChunk) {
+      const int64_t keys = std::min(keyChunk, keyEnd - key), words = ceilDiv(keys, wordDepth<T>);
+      const RunningSoftmax before = run;
+      scoreChunk(s, query, key, keys, run);
+      if (key > 0) rescale(s, before, run);
+      if (a.dropProbability > 0) drawFactors(s, sample, head, query, key, keys);
+      if (a.dropProbability > 0) exponentiate<true>(s, words, run);
+      else exponentiate<false>(s, words, run);
+      for (int64_t row = 0; row < a.headDim; row += wideRows)
+        multiplyWide<T>(words, s.values + row * seqWords + key / wordDepth<T> * wideRows, s.probabilities,
+                        s.sums + row * wideCols, key > 0);
+    }
+    finish(s, sample, head, query, queries, run);
+  }
+
+  // Scaled scores of keys [key, key + keys), minus infinity where the key comes after the query, and their maximum.
+  void scoreChunk(const Scratch<T>& s, int64_t query, int64_t key, int64_t keys, RunningSoftmax& run) const {
+    const vf scale = broadcast(a.scale);
+    for (int64_t row = 0; row < keys; row += wideRows) {
+      float* tile = s.scores + row * wideCols;
+      multiplyWide<T>(headWords, s.keys + (key + row) * headWords, s.queries, tile, false);
+      const int64_t behind = key + row - query;  // of the tile's first key behind the first query
+      const bool diagonal = behind + wideRows > 1;
+      for (int y = 0; y < wideRows; y++)
+        for (int v = 0; v < wideVectors; v++) {
+          float* p = tile + y * wideCols + v * VL;
+          vf score = loadLanes<vf>(p, Whole{}) * scale;
+          if (diagonal) {
+            score = laneNumbers() + v * VL >= (int32_t)behind + y ? score : broadcast(-INFINITY);
+          }
+          storeLanes(p, score, Whole{});
+          run.largest[v] = max(run.largest[v], score);
+        }
+    }
+  }
+
+  // Earlier sums were taken relative to a smaller maximum.
+  void rescale(const Scratch<T>& s, const RunningSoftmax& before, RunningSoftmax& run) const {
+    for (int v = 0; v < wideVectors; v++) {
+      const vf shrink = vexp(before.largest[v] - run.largest[v]);
+      run.sum[v] *= shrink;
+      for (int64_t row = 0; row < a.headDim; row++) {
+        float* p = s.sums + row * wideCols + v * VL;
+        storeLanes(p, loadLanes<vf>(p, Whole{}) * shrink, Whole{});
+      }
+    }
+  }
+
+  // Scores become probabilities (not yet divided by their sum), in place, as words of the product with the values. The
+  // sum is that of all of them: dropout acts on probabilities that are already normalised.
+  template <bool drop> void exponentiate(const Scratch<T>& s, int64_t words, RunningSoftmax& run) const {
+    constexpr int depth = wordDepth<T>;
+    for (int v = 0; v < wideVectors; v++) {
+      vf sum = run.sum[v];
+      const vf largest = run.largest[v];
+      const auto probability = [&](int64_t row) {
+        const int64_t at = row * wideCols + v * VL;
+        const vf e = vexp(loadLanes<vf>(s.scores + at, Whole{}) - largest);
+        sum += e;
+        return drop ? e * loadLanes<vf>(s.factors + at, Whole{}) : e;
+      };
+      for (int64_t w = 0; w < words; w++) {
+        const vf first = probability(w * depth);
+        vu word = bitsOf(first);
+        if constexpr (depth == 2) word = pairWords(first, probability(w * 2 + 1));
+        storeLanes(s.probabilities + w * wideCols + v * VL, word, Whole{});
+      }
+      run.sum[v] = sum;
+    }
+  }
+
+  // Factors of the chunk as [key][query]: drawn along the keys, where random words are consecutive, then turned.
+  void drawFactors(const Scratch<T>& s, int64_t sample, int64_t head, int64_t query, int64_t key, int64_t keys) const {
+    for (int v = 0; v < wideVectors; v++) {
+      for (int l = 0; l < VL; l++)
+        dropFactors(a, sample, head, query + v * VL + l, key, keys, s.factorRows + l * keyChunk);
+      for (int64_t row = 0; row < keys; row += VL) {
+        vu block[VL];
+        for (int l = 0; l < VL; l++) block[l] = loadLanes<vu>(s.factorRows + l * keyChunk + row, Whole{});
+        transpose(block);
+        for (int y = 0; y < VL; y++) storeLanes(s.factors + (row + y) * wideCols + v * VL, block[y], Whole{});
+      }
+    }
+  }
+
+  void finish(const Scratch<T>& s, int64_t sample, int64_t head, int64_t query, int64_t queries, const RunningSoftmax& run) const {
+    float* lse = a.lse + (sample * a.heads + head) * a.seq + query;
+    vf inverse[wideVectors];
+    for (int v = 0; v < wideVectors; v++) {
+      inverse[v] = broadcast(1.0f) / run.sum[v];
+      for (int l = 0; l < VL && v * VL + l < queries; l++) lse[v * VL + l] = run.largest[v][l] + std::log(run.sum[v][l]);
+    }
+    char* out = headAddress(a.out, a, a.outStride, sample, head) + query * a.outStride * (int64_t)sizeof(Storage<T>);
+    storeTransposed<T>(s.sums, queries, a.headDim, inverse, out, a.outStride);
+  }
+};
+
+}  // namespace
+
+size_t attentionScratch(const AttentionArgs& a, int workers) {
+  int64_t bytes = 0;
+  withDType(a.dtype, [&](auto tag) { bytes = Scratch<decltype(tag)::value>(a, nullptr).bytes; });
+  return bytes * workers;
+}
+
+void attention(const AttentionArgs& a, Pool& pool, void* scratch) {
+  if (a.batch == 0 || a.seq == 0) return;
+  withDType(a.dtype, [&](auto tag) {
+    constexpr DType T = decltype(tag)::value;
+    Forward<T>{a}.run(pool, (char*)scratch, Scratch<T>(a, nullptr).bytes);
+  });
+}
+
+}  // namespace shunya::SHUNYA_ISA
