@@ -8,6 +8,7 @@ import { UsageError } from "../../src/errors/errors.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import { type LaunchOptions, launchRanks } from "../../src/launch/launch.ts";
 import { createLogger } from "../../src/log/logger.ts";
+import { isRunning, until } from "./processes.ts";
 
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve("tsx")).href;
 const fixture = (name: string): string => fileURLToPath(new URL(`fixtures/${name}`, import.meta.url));
@@ -28,7 +29,9 @@ afterEach(() => {
 });
 
 function startLauncher(ranks: number, ...args: string[]): Launcher {
-  const child = spawn(process.execPath, ["--import", tsx, fixture("launcher.ts"), String(ranks), ...args]);
+  const command = ["--import", tsx, fixture("launcher.ts"), String(ranks), ...args];
+  // A process group of its own, as a shell gives every job.
+  const child = spawn(process.execPath, command, { detached: true });
   started.push(child);
   const output = { stdout: "", stderr: "" };
   child.stdout.on("data", (chunk) => {
@@ -47,33 +50,22 @@ function startLauncher(ranks: number, ...args: string[]): Launcher {
   };
 }
 
-async function until(condition: () => boolean, ms: number): Promise<void> {
-  const deadline = performance.now() + ms;
-  while (!condition()) {
-    if (performance.now() > deadline) throw new Error("waited too long");
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-}
-
 test("ranks die with a launcher that is killed", async () => {
   const launcher = startLauncher(3, "wait");
   await launcher.seen(/"pid"/g, 3);
   launcher.child.kill("SIGKILL");
-  await until(() => !launcher.pids().some(isAlive), 2000);
+  await until(() => !launcher.pids().some(isRunning), 2000);
 });
+
+/** A terminal sends Ctrl-C to the launcher and its ranks alike. */
+function pressCtrlC(launcher: Launcher): void {
+  process.kill(-launcher.child.pid!, "SIGINT");
+}
 
 test("the first Ctrl-C stops the ranks cleanly", async () => {
   const launcher = startLauncher(2, "stop");
   await launcher.seen(/"pid"/g, 2);
-  launcher.child.kill("SIGINT");
+  pressCtrlC(launcher);
   expect(await launcher.exit).toBe(exitCodes.interrupted);
   expect(launcher.output.stdout.match(/"stopped":true/g)).toHaveLength(2);
   expect(launcher.output.stderr).toBe("stopping after this step; once more ends the ranks at once\n");
@@ -82,11 +74,11 @@ test("the first Ctrl-C stops the ranks cleanly", async () => {
 test("the second Ctrl-C ends ranks that do not listen", async () => {
   const launcher = startLauncher(2, "wait");
   await launcher.seen(/"pid"/g, 2);
-  launcher.child.kill("SIGINT");
+  pressCtrlC(launcher);
   await new Promise((resolve) => setTimeout(resolve, 500));
-  launcher.child.kill("SIGINT");
+  pressCtrlC(launcher);
   expect(await launcher.exit).toBe(exitCodes.interrupted);
-  expect(launcher.pids().some(isAlive)).toBe(false);
+  expect(launcher.pids().some(isRunning)).toBe(false);
 });
 
 test("only rank 0 prints", async () => {

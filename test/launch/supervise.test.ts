@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import type { RankFailure } from "../../src/launch/failure.ts";
 import { type LaunchOutcome, RankSupervisor } from "../../src/launch/supervise.ts";
+import { isRunning } from "./processes.ts";
 
 let folder: string;
 beforeAll(() => {
@@ -61,14 +62,6 @@ async function within(ms: number, outcome: Promise<LaunchOutcome>): Promise<Laun
   return result;
 }
 
-function isAlive(pid: number | undefined): boolean {
-  try {
-    return process.kill(pid ?? -1, 0);
-  } catch {
-    return false;
-  }
-}
-
 test("ranks find PyTorch's names and their descriptors in the environment", async () => {
   const run = start(2, "environment");
   expect(await run.supervisor.outcome).toEqual({ exitCode: exitCodes.ok, failure: undefined });
@@ -119,13 +112,13 @@ test("a rank that exits early is named with its code and its last output", async
   expect(outcome.failure?.text).toBe(
     "rank 1: exited with code 7 before it was done\nIts last output was:\nrank 1 says goodbye",
   );
-  expect(run.supervisor.pids.map(isAlive)).toEqual([false, false]);
+  expect(run.supervisor.pids.map(isRunning)).toEqual([false, false]);
 });
 
 test("a rank that ignores SIGTERM is killed", async () => {
   const run = start(2, "deaf", "1");
   expect((await within(8000, run.supervisor.outcome)).exitCode).toBe(exitCodes.lostRank);
-  expect(run.supervisor.pids.map(isAlive)).toEqual([false, false]);
+  expect(run.supervisor.pids.map(isRunning)).toEqual([false, false]);
 });
 
 test("a rank that is killed is named with the signal and the likely cause", async () => {
