@@ -1,23 +1,25 @@
-// Chooses an instruction set when the program starts. Compiled once, for the plainest processor.
+// Chooses an instruction set when the program starts. Compiled once, for the plainest processor; the build says which tables
+// exist: SHUNYA_HAVE_X86 beside portable those of x86-64, SHUNYA_NO_AVX512BF16 all but the last where the compiler is older.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 
 #include "kernels.h"
 
-#if defined(__x86_64__)
+#if defined(SHUNYA_HAVE_X86)
 #include <cpuid.h>
-#define SHUNYA_X86 1
 #endif
 
 namespace shunya {
 
 namespace portable { extern const Kernels table; }
 
-#if defined(SHUNYA_X86)
+#if defined(SHUNYA_HAVE_X86)
 namespace avx2 { extern const Kernels table; }
 namespace avx512 { extern const Kernels table; }
+#if !defined(SHUNYA_NO_AVX512BF16)
 namespace avx512bf16 { extern const Kernels table; }
+#endif
 #endif
 
 namespace {
@@ -28,7 +30,7 @@ struct Available {
   void add(const Kernels& table) { tables[count++] = &table; }
 };
 
-#if defined(SHUNYA_X86)
+#if defined(SHUNYA_HAVE_X86)
 // Which register files the operating system saves on a context switch (XCR0); a processor's feature bit alone is not enough.
 uint64_t savedState() {
   uint32_t a, b, c, d;
@@ -47,8 +49,10 @@ void addX86(Available& found) {
   const bool isAvx2 = (saved & ymm) == ymm && (b7 & bit_AVX2) && (c1 & bit_FMA) && (c1 & bit_F16C);
   const uint32_t foundation = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
   const bool isAvx512 = isAvx2 && (saved & zmm) == zmm && (b7 & foundation) == foundation;
+#if !defined(SHUNYA_NO_AVX512BF16)
   const uint32_t bf16Bit = 1u << 5;  // leaf 7.1 eax; cpuid.h of older compilers has no name for it
   if (isAvx512 && (a71 & bf16Bit)) found.add(avx512bf16::table);
+#endif
   if (isAvx512) found.add(avx512::table);
   if (isAvx2) found.add(avx2::table);
 }
@@ -57,7 +61,7 @@ void addX86(Available& found) {
 const Available& available() {
   static const Available found = [] {
     Available list;
-#if defined(SHUNYA_X86)
+#if defined(SHUNYA_HAVE_X86)
     addX86(list);
 #endif
     list.add(portable::table);

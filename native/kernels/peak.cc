@@ -21,7 +21,8 @@ constexpr int64_t rounds = 400000;
 
 template <bool pairs> double operationsPerSecond() {
   vf sums[chains];
-  for (vf& sum : sums) sum = zero();
+  SHUNYA_UNROLL
+  for (int c = 0; c < chains; c++) sums[c] = zero();
   const vu line = broadcastBits(0x3c003c00u);
   const auto begin = std::chrono::steady_clock::now();
   for (int64_t r = 0; r < rounds; r++) {
