@@ -45,7 +45,11 @@ function startLauncher(ranks: number, ...args: string[]): Launcher {
     child,
     output,
     exit,
-    seen: (pattern, times) => until(() => (output.stdout.match(pattern) ?? []).length >= times, 20_000),
+    seen: async (pattern, times) => {
+      const isSeen = (): boolean => (output.stdout.match(pattern) ?? []).length >= times;
+      await until(() => isSeen() || child.exitCode !== null, 20_000);
+      if (!isSeen()) throw new Error(`the launcher ended early: ${output.stderr}`);
+    },
     pids: () => [...output.stdout.matchAll(/"pid":(\d+)/g)].map((match) => Number(match[1])),
   };
 }
