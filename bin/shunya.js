@@ -25,4 +25,4 @@ if (major < 20 || (major === 20 && minor < 19))
 if (process.platform === "win32") fail("Windows is not supported; Linux and macOS are, and so is Linux inside WSL 2");
 
 const { main } = await loadCommand();
-process.exitCode = await main(process.argv.slice(2));
+await main(process.argv.slice(2)); // sets the exit code
