@@ -3,6 +3,7 @@ import { MemoryLedger, memoryKinds } from "../../src/device/ledger.ts";
 import { TrafficLedger } from "../../src/device/traffic.ts";
 import { memoryTable, renderMemoryTables } from "../../src/report/memory-table.ts";
 import { renderRefusal, stageThatFits } from "../../src/report/refusal.ts";
+import { renderSizes } from "../../src/report/sizes-table.ts";
 import { type Column, renderMarkdownTable, renderTable } from "../../src/report/table.ts";
 import { renderTrafficTables } from "../../src/report/traffic-table.ts";
 import type { RankMemory } from "../../src/report/types.ts";
@@ -106,6 +107,27 @@ test("copies between tiers appear once there are any", () => {
   traffic.add("down", 10, 0, 2);
   const text = renderTrafficTables([{ terms: [], forecast: noTraffic, measured: traffic.snapshot() }]);
   expect(text).toMatch(/\ndevice to host {2}/);
+});
+
+test("sizes are shown under DeepSpeed's names, sharding's own only where parameters are sharded", () => {
+  const size = { elements: 1_048_576, why: "the largest unit" };
+  const sizes = {
+    reduceBucket: size,
+    allgatherBucket: size,
+    prefetch: size,
+    liveParameters: size,
+    reuseDistance: size,
+    subGroup: size,
+  };
+  const namesAt = (split: "whole" | "shard"): (string | undefined)[] => {
+    const residence = { split, tier: "device", dtype: "f32" } as const;
+    const residences = { optimizer: residence, gradients: residence, parameters: residence };
+    const lines = renderSizes({ sizes, residences }).split("\n").slice(2);
+    expect(lines.every((line) => line.endsWith("1,048,576  the largest unit"))).toBe(true);
+    return lines.map((line) => line.split(" ")[0]);
+  };
+  expect(namesAt("whole")).toEqual(["reduce_bucket_size", "allgather_bucket_size", "sub_group_size"]);
+  expect(namesAt("shard")).toHaveLength(6);
 });
 
 const stages = [
