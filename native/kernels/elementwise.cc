@@ -57,7 +57,9 @@ void geluBackward(int64_t count, DType type, const void* dy, const void* x, void
     overVectors(pool, count, [=](int64_t i, auto extent) {
       const vf value = load<T>(x, i, extent);
       const Gate gate = geluGate(value);
-      const vf slope = fma(value * gate.twoSlope, gate.value * (broadcast(1.0f) - gate.value), gate.value);
+      // The product with the gate first: it is zero long before x times the slope overflows.
+      const vf curvature = (gate.value * (broadcast(1.0f) - gate.value)) * value;
+      const vf slope = fma(curvature, gate.twoSlope, gate.value);
       store<T>(dx, i, load<T>(dy, i, extent) * slope, extent);
     });
   });

@@ -21,32 +21,48 @@ template <DType T> void addRowsTo(int64_t rows, int64_t cols, int64_t ld, const 
     });
 }
 
-typedef float vHalf __attribute__((vector_size(VL * 2)));
 typedef double vd __attribute__((vector_size(VL * 4)));  // as many fp64 lanes as one register has
+
+struct Wide { vd low, high; };
+SHUNYA_INLINE Wide widen(vf x) {
+#if defined(__AVX512F__)
+  return {(vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x)), (vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x, 1))};
+#elif defined(__AVX2__)
+  return {(vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x)), (vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1))};
+#else
+  return {vd{x[0], x[1]}, vd{x[2], x[3]}};
+#endif
+}
 
 // Squares in fp64: those of large bf16 values are beyond fp32. Position decides an element's lane, so the order of the
 // additions is the same wherever the block lies in memory.
-template <DType T> SquareSum squareSumOfBlock(int64_t count, const Storage<T>* x) {
+template <DType T> double squaresOfBlock(int64_t count, const Storage<T>* x) {
   vd part[4] = {};
-  vi nonFinite = {};
   const auto add = [&](vf value, int slot) {
-    nonFinite -= (vi)((bitsOf(value) & 0x7f800000u) == 0x7f800000u);
-    vHalf half[2];
-    memcpy(half, &value, sizeof value);
-    for (int h = 0; h < 2; h++) {
-      const vd wide = __builtin_convertvector(half[h], vd);
-      part[2 * slot + h] += wide * wide;
-    }
+    const Wide wide = widen(value);
+    part[slot] += wide.low * wide.low;
+    part[slot + 1] += wide.high * wide.high;
   };
   int64_t i = 0;
   for (; i + 2 * VL <= count; i += 2 * VL) {
     add(load<T>(x, i), 0);
-    add(load<T>(x, i + VL), 1);
+    add(load<T>(x, i + VL), 2);
   }
   eachVector(i, count, [&](int64_t c, auto extent) { add(load<T>(x, c, extent), 0); });
   const vd lanes = (part[0] + part[1]) + (part[2] + part[3]);
-  SquareSum total{0, 0};
-  for (int l = 0; l < VL / 2; l++) total.sum += lanes[l];
+  double total = 0;
+  for (int l = 0; l < VL / 2; l++) total += lanes[l];
+  return total;
+}
+
+// Squares of finite fp32 values cannot overflow fp64, so only a block with a sum that is not finite needs the count.
+template <DType T> SquareSum squareSumOfBlock(int64_t count, const Storage<T>* x) {
+  SquareSum total{squaresOfBlock<T>(count, x), 0};
+  if (total.sum - total.sum == 0) return total;
+  vi nonFinite = {};
+  eachVector(0, count, [&](int64_t i, auto extent) {
+    nonFinite -= (vi)((bitsOf(load<T>(x, i, extent)) & 0x7f800000u) == 0x7f800000u);
+  });
   for (int l = 0; l < VL; l++) total.nonFinite += nonFinite[l];
   return total;
 }
