@@ -1,0 +1,272 @@
+// The Node-API surface: see src/device/native.ts for what each function means. No C++ exception leaves this file.
+#define NAPI_VERSION 8
+#include <node_api.h>
+#include <climits>
+#include <cmath>
+#include <cstring>
+#include "group.h"
+#include "ops.h"
+#include "queue.h"
+#include "regions.h"
+#include "resolver.h"
+
+namespace shunya {
+
+namespace {
+
+std::vector<std::shared_ptr<Queue>> queues;  // by handle; only the JavaScript thread touches the list
+
+// One call's arguments, checked as they are taken.
+class CallArgs {
+ public:
+  CallArgs(napi_env env, napi_callback_info info) : env_(env) { napi_get_cb_info(env, info, &count_, values_, nullptr, nullptr); }
+
+  double number(size_t i, const char* what, double least, double most) {
+    double v = NAN;
+    if (i >= count_ || napi_get_value_double(env_, values_[i], &v) != napi_ok || !(v >= least && v <= most) || v != std::floor(v))
+      throw RangeFailure{std::string(what) + ": found " + std::to_string(v) + "; wanted a whole number of " + std::to_string((int64_t)least) +
+                         " to " + std::to_string((int64_t)most)};
+    return v;
+  }
+  int integer(size_t i, const char* what, int least = 0) { return (int)number(i, what, least, INT_MAX); }
+  size_t bytes(size_t i, const char* what) { return (size_t)number(i, what, 0, 9007199254740991.0); }
+  bool boolean(size_t i) { bool v = false; if (i < count_) napi_get_value_bool(env_, values_[i], &v); return v; }
+
+  std::string text(size_t i) {
+    char buffer[64]; size_t length = 0;
+    if (i >= count_ || napi_get_value_string_utf8(env_, values_[i], buffer, sizeof buffer, &length) != napi_ok) return "";
+    return {buffer, length};
+  }
+
+  struct Array { void* data; size_t length; };
+  Array typed(size_t i, napi_typedarray_type wanted, const char* what) {
+    napi_typedarray_type type; Array a{};
+    if (i >= count_ || napi_get_typedarray_info(env_, values_[i], &type, &a.length, &a.data, nullptr, nullptr) != napi_ok || type != wanted)
+      throw RangeFailure{std::string(what) + ": wanted a typed array of the right kind"};
+    return a;
+  }
+
+  std::vector<int> integers(size_t i, const char* what) {
+    uint32_t length = 0;
+    if (i >= count_ || napi_get_array_length(env_, values_[i], &length) != napi_ok) throw RangeFailure{std::string(what) + ": wanted an array"};
+    std::vector<int> out(length);
+    for (uint32_t k = 0; k < length; k++) {
+      napi_value item;
+      if (napi_get_element(env_, values_[i], k, &item) != napi_ok || napi_get_value_int32(env_, item, &out[k]) != napi_ok)
+        throw RangeFailure{std::string(what) + ": wanted numbers"};
+    }
+    return out;
+  }
+
+  std::shared_ptr<Queue> queue(size_t i) {
+    const int handle = integer(i, "queue");
+    if (handle >= (int)queues.size() || !queues[handle]) throw RangeFailure{"found queue " + std::to_string(handle) + "; wanted an open queue"};
+    return queues[handle];
+  }
+
+ private:
+  napi_env env_;
+  size_t count_ = 6;
+  napi_value values_[6];
+};
+
+napi_value toNumber(napi_env env, double v) { napi_value out; napi_create_double(env, v, &out); return out; }
+napi_value undefined(napi_env env) { napi_value out; napi_get_undefined(env, &out); return out; }
+
+using Body = napi_value (*)(napi_env, CallArgs&);
+
+template <Body body>
+napi_value guarded(napi_env env, napi_callback_info info) {
+  try {
+    CallArgs args(env, info);
+    return body(env, args);
+  } catch (const RangeFailure& failure) {
+    napi_throw_range_error(env, nullptr, failure.message.c_str());
+  } catch (const std::exception& failure) {
+    napi_throw_error(env, nullptr, failure.what());
+  }
+  return nullptr;
+}
+
+napi_value isa(napi_env env, CallArgs&) {
+  int n = 0;
+  const Kernels* const* all = availableKernels(&n);
+  napi_value out, list, name;
+  napi_create_object(env, &out);
+  napi_create_array_with_length(env, n, &list);
+  for (int i = 0; i < n; i++) {
+    napi_create_string_utf8(env, all[i]->name, NAPI_AUTO_LENGTH, &name);
+    napi_set_element(env, list, i, name);
+  }
+  napi_set_named_property(env, out, "available", list);
+  napi_create_string_utf8(env, kernels().name, NAPI_AUTO_LENGTH, &name);
+  napi_set_named_property(env, out, "selected", name);
+  return out;
+}
+
+napi_value selectIsa(napi_env env, CallArgs& a) {
+  const std::string name = a.text(0);
+  if (!selectKernels(name.c_str())) throw RangeFailure{"found instruction set \"" + name + "\"; wanted one that this machine runs"};
+  return undefined(env);
+}
+
+napi_value createRegionCall(napi_env env, CallArgs& a) { return toNumber(env, createRegion(a.bytes(0, "bytes"))); }
+napi_value createSharedMemoryCall(napi_env env, CallArgs& a) { return toNumber(env, createSharedMemory(a.bytes(0, "bytes"))); }
+napi_value openRegionCall(napi_env env, CallArgs& a) { return toNumber(env, openRegion(a.integer(0, "descriptor"), a.bytes(1, "bytes"))); }
+napi_value closeRegionCall(napi_env env, CallArgs& a) { closeRegion(a.integer(0, "region")); return undefined(env); }
+napi_value lockRegionCall(napi_env env, CallArgs& a) {
+  napi_value out;
+  napi_get_boolean(env, lockRegion(a.integer(0, "region"), a.bytes(1, "offset"), a.bytes(2, "bytes")), &out);
+  return out;
+}
+
+napi_value readRegion(napi_env env, CallArgs& a) {
+  const auto into = a.typed(2, napi_uint8_array, "into");
+  memcpy(into.data, regionRange(a.integer(0, "region"), (double)a.bytes(1, "offset"), into.length, "readRegion"), into.length);
+  return undefined(env);
+}
+napi_value writeRegion(napi_env env, CallArgs& a) {
+  const auto from = a.typed(2, napi_uint8_array, "from");
+  memcpy(regionRange(a.integer(0, "region"), (double)a.bytes(1, "offset"), from.length, "writeRegion"), from.data, from.length);
+  return undefined(env);
+}
+
+napi_value createQueue(napi_env env, CallArgs& a) {
+  queues.push_back(std::make_shared<Queue>((int)a.number(0, "threads", 1, 1024)));
+  return toNumber(env, (double)queues.size() - 1);
+}
+napi_value destroyQueue(napi_env env, CallArgs& a) {
+  a.queue(0)->requestStop();
+  queues[a.integer(0, "queue")] = nullptr;
+  return undefined(env);
+}
+
+napi_value issue(napi_env env, CallArgs& a) {
+  const auto queue = a.queue(0);
+  const auto values = a.typed(2, napi_float64_array, "args");
+  return toNumber(env, (double)queue->push(prepareTask(a.integer(1, "op"), (const double*)values.data, values.length, queue->workers())));
+}
+
+napi_value upload(napi_env env, CallArgs& a) {
+  const auto queue = a.queue(0);
+  const auto from = a.typed(3, napi_uint8_array, "from");
+  void* to = regionRange(a.integer(1, "region"), (double)a.bytes(2, "offset"), from.length, "upload");
+  auto held = std::make_shared<std::vector<char>>((const char*)from.data, (const char*)from.data + from.length);
+  return toNumber(env, (double)queue->push([to, held](Pool&) { memcpy(to, held->data(), held->size()); }));
+}
+
+napi_value scratchBytes(napi_env env, CallArgs& a) {
+  const auto values = a.typed(1, napi_float64_array, "args");
+  const int threads = (int)a.number(2, "threads", 1, 1024);
+  return toNumber(env, (double)opScratchBytes(a.integer(0, "op"), (const double*)values.data, values.length, threads));
+}
+
+napi_value waitCall(napi_env env, CallArgs& a) {
+  return toNumber(env, (double)a.queue(0)->pushWait(a.queue(1), (uint64_t)a.bytes(2, "sequence")));
+}
+
+napi_value reached(napi_env env, CallArgs& a) {
+  const auto queue = a.queue(0);
+  const auto sequence = (uint64_t)a.bytes(1, "sequence");
+  Pending pending = newPromise(env);
+  queue->listen(sequence, [id = pending.id](FailurePtr failure) { settle(id, failure, {}); });
+  return pending.promise;
+}
+
+napi_value completed(napi_env env, CallArgs& a) { return toNumber(env, (double)a.queue(0)->completed()); }
+
+napi_value trace(napi_env env, CallArgs& a) {
+  const std::vector<double> values = a.queue(0)->takeTrace(a.boolean(1));
+  void* data = nullptr; napi_value buffer, out;
+  napi_create_arraybuffer(env, values.size() * 8, &data, &buffer);
+  if (!values.empty()) memcpy(data, values.data(), values.size() * 8);
+  napi_create_typedarray(env, napi_float64_array, values.size(), buffer, 0, &out);
+  return out;
+}
+
+napi_value createGroup(napi_env env, CallArgs& a) {
+  const int rank = a.integer(0, "rank"), world = a.integer(1, "world", 1);
+  return toNumber(env, keepGroup(std::make_shared<Group>(rank, world, a.integer(2, "control"), a.integers(3, "arenas"), a.integer(4, "deadlineMs"))));
+}
+napi_value destroyGroup(napi_env env, CallArgs& a) { dropGroup(a.integer(0, "group")); return undefined(env); }
+napi_value controlBytes(napi_env env, CallArgs& a) { return toNumber(env, (double)Group::controlBytes((int)a.number(0, "world", 1, 65536))); }
+napi_value abortGroup(napi_env env, CallArgs& a) {
+  int32_t exitCode = a.integer(2, "exitCode", INT_MIN);
+  Group::abort(a.integer(0, "control"), a.integer(1, "rank"), exitCode);
+  return undefined(env);
+}
+
+napi_value exchange(napi_env env, CallArgs& a) {
+  auto group = groupOf(a.integer(0, "group"));
+  const auto tag = (uint32_t)a.bytes(1, "tag");
+  const auto payload = a.typed(2, napi_uint8_array, "payload");
+  if (payload.length > maxExchangeBytes) throw RangeFailure{"exchange: found " + std::to_string(payload.length) + " bytes; wanted at most " + std::to_string(maxExchangeBytes)};
+  Pending pending = newPromise(env);
+  std::string own((const char*)payload.data, payload.length);
+  exchangeQueue().push([group, tag, own = std::move(own), id = pending.id](Pool&) {
+    try {
+      CallHeader header{};
+      header.op = ExchangeOp; header.tag = tag; header.count = own.size();
+      memcpy(group->payload(group->rank()), own.data(), own.size());
+      std::vector<std::string> all;
+      group->call(1, header, [&] { for (int q = 0; q < group->world(); q++) all.emplace_back(group->payload(q), own.size()); });
+      settle(id, nullptr, std::move(all));
+    } catch (const OpFailure& thrown) {
+      settle(id, thrown.failure, {});
+    }
+  });
+  return pending.promise;
+}
+
+napi_value opCount(napi_env env, CallArgs&) { return toNumber(env, opRowCount); }
+
+void cleanUp(void*) {
+  stopAllGroups();
+  for (auto& queue : queues)
+    if (queue) queue->requestStop();
+  queues.clear();
+  closeResolver();
+}
+
+template <Body body>
+void add(napi_env env, napi_value exports, const char* name) {
+  napi_value function;
+  napi_create_function(env, name, NAPI_AUTO_LENGTH, guarded<body>, nullptr, &function);
+  napi_set_named_property(env, exports, name, function);
+}
+
+}  // namespace
+
+napi_value initialise(napi_env env, napi_value exports) {
+  openResolver(env);
+  add<isa>(env, exports, "isa");
+  add<selectIsa>(env, exports, "selectIsa");
+  add<createRegionCall>(env, exports, "createRegion");
+  add<createSharedMemoryCall>(env, exports, "createSharedMemory");
+  add<openRegionCall>(env, exports, "openRegion");
+  add<closeRegionCall>(env, exports, "closeRegion");
+  add<lockRegionCall>(env, exports, "lockRegion");
+  add<readRegion>(env, exports, "readRegion");
+  add<writeRegion>(env, exports, "writeRegion");
+  add<createQueue>(env, exports, "createQueue");
+  add<destroyQueue>(env, exports, "destroyQueue");
+  add<issue>(env, exports, "issue");
+  add<upload>(env, exports, "upload");
+  add<scratchBytes>(env, exports, "scratchBytes");
+  add<waitCall>(env, exports, "wait");
+  add<reached>(env, exports, "reached");
+  add<completed>(env, exports, "completed");
+  add<trace>(env, exports, "trace");
+  add<createGroup>(env, exports, "createGroup");
+  add<destroyGroup>(env, exports, "destroyGroup");
+  add<controlBytes>(env, exports, "controlBytes");
+  add<exchange>(env, exports, "exchange");
+  add<abortGroup>(env, exports, "abortGroup");
+  add<opCount>(env, exports, "opCount");
+  napi_add_env_cleanup_hook(env, cleanUp, nullptr);
+  return exports;
+}
+
+}  // namespace shunya
+
+NAPI_MODULE_INIT() { return shunya::initialise(env, exports); }

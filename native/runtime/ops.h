@@ -1,0 +1,58 @@
+// The op boundary: from numbers to a checked task. Rows in the order of src/device/ops.ts.
+#pragma once
+#include "args.h"
+#include "queue.h"
+
+namespace shunya {
+
+// What an op will do. `scratch` is what it needs; the boundary gives `run` an address of at least that many bytes.
+struct PreparedOp {
+  std::function<void(Pool&, void* scratch)> run;
+  size_t scratchBytes = 0;
+};
+
+struct OpRow {
+  const char* name;
+  bool hasScratch;
+  PreparedOp (*prepare)(ArgReader&, int workers);
+};
+
+extern const OpRow opRows[];
+extern const int opRowCount;
+
+// Reads and checks everything, the scratch span last. @throws RangeFailure
+Task prepareTask(int code, const double* values, size_t count, int workers);
+size_t opScratchBytes(int code, const double* values, size_t count, int workers);
+
+// ops_collective.cc
+PreparedOp prepareReduceScatter(ArgReader&, int);
+PreparedOp prepareAllGather(ArgReader&, int);
+PreparedOp prepareBroadcast(ArgReader&, int);
+PreparedOp prepareBarrier(ArgReader&, int);
+// ops_model.cc
+PreparedOp prepareMatmul(ArgReader&, int);
+PreparedOp prepareAttention(ArgReader&, int);
+PreparedOp prepareAttentionBackward(ArgReader&, int);
+PreparedOp prepareLayerNorm(ArgReader&, int);
+PreparedOp prepareLayerNormBackward(ArgReader&, int);
+PreparedOp prepareEmbedding(ArgReader&, int);
+PreparedOp prepareEmbeddingBackward(ArgReader&, int);
+PreparedOp prepareCrossEntropy(ArgReader&, int);
+// ops_flat.cc
+PreparedOp prepareFill(ArgReader&, int);
+PreparedOp prepareCopy(ArgReader&, int);
+PreparedOp prepareCast(ArgReader&, int);
+PreparedOp prepareInitNormal(ArgReader&, int);
+PreparedOp prepareGelu(ArgReader&, int);
+PreparedOp prepareGeluBackward(ArgReader&, int);
+PreparedOp prepareAdd(ArgReader&, int);
+PreparedOp prepareScale(ArgReader&, int);
+PreparedOp prepareMultiply(ArgReader&, int);
+PreparedOp prepareColumnSum(ArgReader&, int);
+PreparedOp prepareSum(ArgReader&, int);
+PreparedOp prepareDropout(ArgReader&, int);
+PreparedOp prepareAdam(ArgReader&, int);
+PreparedOp prepareSquareSum(ArgReader&, int);
+PreparedOp prepareAccumulate(ArgReader&, int);
+
+}  // namespace shunya

@@ -1,0 +1,166 @@
+// Ops of a model's layers.
+#include "ops.h"
+
+namespace shunya {
+
+// Elements from the first to the last of a strided matrix.
+static double extent(int64_t rows, int64_t rowStride, int64_t cols, int64_t colStride) {
+  return rows == 0 || cols == 0 ? 0 : (double)(rows - 1) * rowStride + (double)(cols - 1) * colStride + 1;
+}
+
+PreparedOp prepareMatmul(ArgReader& r, int workers) {
+  MatmulArgs k{};
+  k.m = r.size("m"); k.n = r.size("n"); k.k = r.size("k");
+  const DType t = r.dtype("dtype");
+  const auto a = r.span("a"); k.a.rowStride = r.size("aRowStride"); k.a.depthStride = r.size("aDepthStride");
+  const auto b = r.span("b"); k.b.rowStride = r.size("bRowStride"); k.b.depthStride = r.size("bDepthStride");
+  const auto c = r.span("c"); k.ldc = r.size("ldc"); k.cType = r.dtype("cType"); k.accumulate = r.flag("accumulate");
+  const auto bias = r.span("bias"); k.biasType = r.dtype("biasType");
+  k.activation = r.flag("gelu") ? Activation::GeluTanh : Activation::None;
+  const auto pre = r.span("preActivation");
+  if (k.a.rowStride != 1 && k.a.depthStride != 1) r.fail("aRowStride", "no stride of 1", "one stride of 1");
+  if (k.b.rowStride != 1 && k.b.depthStride != 1) r.fail("bRowStride", "no stride of 1", "one stride of 1");
+  if (k.ldc < k.n) r.fail("ldc", std::to_string(k.ldc), "at least n");
+  if (k.cType != DType::F32 && k.cType != t) r.fail("cType", "another 16-bit type", "f32 or the operands' type");
+  const bool epilogue = !ArgReader::isNull(bias) || k.activation != Activation::None || !ArgReader::isNull(pre);
+  if (k.accumulate && epilogue) r.fail("accumulate", "a bias or activation as well", "one or the other");
+  k.a.dtype = k.b.dtype = t;
+  k.a.data = r.at(a, extent(k.m, k.a.rowStride, k.k, k.a.depthStride), t);
+  k.b.data = r.at(b, extent(k.n, k.b.rowStride, k.k, k.b.depthStride), t);
+  k.c = r.at(c, extent(k.m, k.ldc, k.n, 1), k.cType);
+  k.bias = r.atOrNull(bias, (double)k.n, k.biasType);
+  k.preActivation = r.atOrNull(pre, extent(k.m, k.ldc, k.n, 1), k.cType);
+  return {[=](Pool& pool, void* scratch) { kernels().matmul(k, pool, scratch); }, kernels().matmulScratch(k, workers)};
+}
+
+struct AttentionSpans { ArgReader::Span q, k, v, out, lse; };
+
+static AttentionSpans readAttention(ArgReader& r, AttentionArgs& f) {
+  AttentionSpans s;
+  f.batch = r.size("batch"); f.seq = r.size("seq"); f.heads = r.size("heads", 1); f.kvHeads = r.size("kvHeads", 1);
+  f.headDim = r.size("headDim", 1); f.scale = r.real("scale"); f.dtype = r.dtype("dtype");
+  s.q = r.span("q"); s.k = r.span("k"); s.v = r.span("v");
+  f.qStride = r.size("qStride"); f.kvStride = r.size("kvStride");
+  s.out = r.span("out"); f.outStride = r.size("outStride"); s.lse = r.span("lse");
+  f.dropProbability = r.real("dropProbability"); f.dropKey = (uint64_t)r.size("dropKey"); f.firstSample = r.size("firstSample");
+  if (f.heads % f.kvHeads != 0) r.fail("kvHeads", std::to_string(f.kvHeads), "a divisor of heads");
+  if (f.headDim > 256) r.fail("headDim", std::to_string(f.headDim), "at most 256");
+  if (f.qStride < f.heads * f.headDim) r.fail("qStride", std::to_string(f.qStride), "at least heads x headDim");
+  if (f.outStride < f.heads * f.headDim) r.fail("outStride", std::to_string(f.outStride), "at least heads x headDim");
+  if (f.kvStride < f.kvHeads * f.headDim) r.fail("kvStride", std::to_string(f.kvStride), "at least kvHeads x headDim");
+  if (!(f.dropProbability >= 0 && f.dropProbability < 1)) r.fail("dropProbability", std::to_string(f.dropProbability), "at least 0 and below 1");
+  return s;
+}
+
+static double rowsExtent(const AttentionArgs& f, int64_t stride, int64_t heads) {
+  return extent(f.batch * f.seq, stride, heads * f.headDim, 1);
+}
+
+static void resolveAttention(ArgReader& r, AttentionArgs& f, const AttentionSpans& s) {
+  f.q = r.at(s.q, rowsExtent(f, f.qStride, f.heads), f.dtype);
+  f.k = r.at(s.k, rowsExtent(f, f.kvStride, f.kvHeads), f.dtype);
+  f.v = r.at(s.v, rowsExtent(f, f.kvStride, f.kvHeads), f.dtype);
+  f.out = r.at(s.out, rowsExtent(f, f.outStride, f.heads), f.dtype);
+  f.lse = r.at<float>(s.lse, (double)f.batch * f.heads * f.seq, DType::F32);
+}
+
+PreparedOp prepareAttention(ArgReader& r, int workers) {
+  AttentionArgs f{};
+  const AttentionSpans s = readAttention(r, f);
+  resolveAttention(r, f, s);
+  return {[=](Pool& pool, void* scratch) { kernels().attention(f, pool, scratch); }, kernels().attentionScratch(f, workers)};
+}
+
+PreparedOp prepareAttentionBackward(ArgReader& r, int workers) {
+  AttentionBackwardArgs k{};
+  const AttentionSpans s = readAttention(r, k.f);
+  const auto dOut = r.span("dOut"); k.dOutStride = r.size("dOutStride");
+  const auto dq = r.span("dq"), dk = r.span("dk"), dv = r.span("dv");
+  k.dqStride = r.size("dqStride"); k.dkvStride = r.size("dkvStride");
+  if (k.dOutStride < k.f.heads * k.f.headDim) r.fail("dOutStride", std::to_string(k.dOutStride), "at least heads x headDim");
+  if (k.dqStride < k.f.heads * k.f.headDim) r.fail("dqStride", std::to_string(k.dqStride), "at least heads x headDim");
+  if (k.dkvStride < k.f.kvHeads * k.f.headDim) r.fail("dkvStride", std::to_string(k.dkvStride), "at least kvHeads x headDim");
+  resolveAttention(r, k.f, s);
+  k.dOut = r.at(dOut, rowsExtent(k.f, k.dOutStride, k.f.heads), k.f.dtype);
+  k.dq = r.at(dq, rowsExtent(k.f, k.dqStride, k.f.heads), k.f.dtype);
+  k.dk = r.at(dk, rowsExtent(k.f, k.dkvStride, k.f.kvHeads), k.f.dtype);
+  k.dv = r.at(dv, rowsExtent(k.f, k.dkvStride, k.f.kvHeads), k.f.dtype);
+  return {[=](Pool& pool, void* scratch) { kernels().attentionBackward(k, pool, scratch); },
+          kernels().attentionBackwardScratch(k, workers)};
+}
+
+PreparedOp prepareLayerNorm(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), cols = r.size("cols", 1); const DType t = r.dtype("dtype"); const float epsilon = r.real("epsilon");
+  const auto xs = r.span("x"), gs = r.span("gamma"), bs = r.span("beta"), ys = r.span("y"), ms = r.span("mean"), ss = r.span("rstd");
+  const double n = (double)rows * cols;
+  const void *x = r.at(xs, n, t), *gamma = r.at(gs, cols, t), *beta = r.at(bs, cols, t);
+  void* y = r.at(ys, n, t);
+  float *mean = r.at<float>(ms, rows, DType::F32), *rstd = r.at<float>(ss, rows, DType::F32);
+  return {[=](Pool& pool, void*) { kernels().layerNorm(rows, cols, t, epsilon, x, gamma, beta, y, mean, rstd, pool); }};
+}
+
+PreparedOp prepareLayerNormBackward(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), cols = r.size("cols", 1); const DType t = r.dtype("dtype");
+  const auto dys = r.span("dy"), xs = r.span("x"), gs = r.span("gamma"), ms = r.span("mean"), ss = r.span("rstd"), dxs = r.span("dx");
+  const bool accumulateInput = r.flag("accumulateInput");
+  const auto dgs = r.span("dgamma"), dbs = r.span("dbeta");
+  const bool accumulateParameters = r.flag("accumulateParameters");
+  if (ArgReader::isNull(dgs) != ArgReader::isNull(dbs)) r.fail("dbeta", "one of dgamma and dbeta", "both or neither");
+  const double n = (double)rows * cols;
+  const void *dy = r.at(dys, n, t), *x = r.at(xs, n, t), *gamma = r.at(gs, cols, t);
+  const float *mean = r.at<float>(ms, rows, DType::F32), *rstd = r.at<float>(ss, rows, DType::F32);
+  void *dx = r.at(dxs, n, t), *dgamma = r.atOrNull(dgs, cols, t), *dbeta = r.atOrNull(dbs, cols, t);
+  return {[=](Pool& pool, void* scratch) {
+            kernels().layerNormBackward(rows, cols, t, dy, x, gamma, mean, rstd, dx, accumulateInput, dgamma, dbeta,
+                                        accumulateParameters, pool, scratch);
+          },
+          kernels().layerNormBackwardScratch(rows, cols)};
+}
+
+// Values are only known when the op runs.
+static void checkIndices(const char* op, const char* what, const int32_t* ids, int64_t rows, int64_t least, int64_t limit) {
+  for (int64_t i = 0; i < rows; i++)
+    if (ids[i] < least || ids[i] >= limit) {
+      const std::string message = std::string(op) + ": " + what + " " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
+                                  "; wanted at most " + std::to_string(limit - 1);
+      failOp("DEVICE", message, "{\"op\":" + jsonText(op) + ",\"message\":" + jsonText(message) + "}");
+    }
+}
+
+PreparedOp prepareEmbedding(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), cols = r.size("cols"), vocabulary = r.size("vocabulary"); const DType t = r.dtype("dtype");
+  const auto is = r.span("ids"), ts = r.span("table"), os = r.span("out"); const bool accumulate = r.flag("accumulate");
+  const int32_t* ids = r.at<int32_t>(is, rows, DType::I32);
+  const void* table = r.at(ts, (double)vocabulary * cols, t); void* out = r.at(os, (double)rows * cols, t);
+  return {[=](Pool& pool, void*) {
+    checkIndices("embedding", "index", ids, rows, 0, vocabulary);
+    kernels().embedding(rows, cols, vocabulary, t, ids, table, out, accumulate, pool);
+  }};
+}
+
+PreparedOp prepareEmbeddingBackward(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), cols = r.size("cols"), vocabulary = r.size("vocabulary"); const DType t = r.dtype("dtype");
+  const auto is = r.span("ids"), ds = r.span("dy"), ts = r.span("dtable"); const bool accumulate = r.flag("accumulate");
+  const int32_t* ids = r.at<int32_t>(is, rows, DType::I32);
+  const void* dy = r.at(ds, (double)rows * cols, t); void* dtable = r.at(ts, (double)vocabulary * cols, t);
+  return {[=](Pool& pool, void* scratch) {
+            checkIndices("embeddingBackward", "index", ids, rows, 0, vocabulary);
+            kernels().embeddingBackward(rows, cols, vocabulary, t, ids, dy, dtable, accumulate, pool, scratch);
+          },
+          kernels().embeddingBackwardScratch(rows, vocabulary)};
+}
+
+PreparedOp prepareCrossEntropy(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), cols = r.size("cols", 1), ld = r.size("ld"); const DType t = r.dtype("dtype");
+  if (ld < cols) r.fail("ld", std::to_string(ld), "at least cols");
+  const auto ls = r.span("logits"), ts = r.span("targets"), rs = r.span("rowLoss");
+  const bool gradient = r.flag("gradient"); const float gradientScale = r.real("gradientScale");
+  void* logits = r.at(ls, extent(rows, ld, cols, 1), t);
+  const int32_t* targets = r.at<int32_t>(ts, rows, DType::I32); float* rowLoss = r.at<float>(rs, rows, DType::F32);
+  return {[=](Pool& pool, void*) {
+    checkIndices("crossEntropy", "target", targets, rows, INT32_MIN, cols);
+    kernels().crossEntropy(rows, cols, ld, t, logits, targets, rowLoss, gradient, gradientScale, pool);
+  }};
+}
+
+}  // namespace shunya

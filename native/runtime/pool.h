@@ -1,0 +1,34 @@
+// The threads that kernels of one queue share.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+#include "../kernels/kernels.h"
+
+namespace shunya {
+
+class ThreadPool final : public Pool {
+ public:
+  explicit ThreadPool(int workers);  // the calling thread is one of them
+  ~ThreadPool() override;
+  int workers() const override { return (int)threads_.size() + 1; }
+  void run(int64_t tasks, const std::function<void(int64_t task, int worker)>& body) override;
+
+ private:
+  void work(int worker);
+  void take(int worker);
+
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::condition_variable started_, finished_;
+  std::atomic<int64_t> next_{0};
+  std::atomic<uint64_t> round_{0};
+  std::atomic<int> busy_{0};
+  int64_t tasks_ = 0;
+  const std::function<void(int64_t, int)>* body_ = nullptr;
+  bool stopping_ = false;
+};
+
+}  // namespace shunya

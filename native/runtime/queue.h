@@ -1,0 +1,65 @@
+// A queue runs its ops in order on a thread of its own. An op that fails poisons the queue: later ops are skipped (their
+// numbers still advance), and whoever waits for one of them gets the failure.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+#include "pool.h"
+
+namespace shunya {
+
+// What `reached` and `exchange` reject with. `details` is JSON.
+struct Failure { std::string code, message, details; };
+using FailurePtr = std::shared_ptr<const Failure>;
+
+// Thrown by an op while it runs.
+struct OpFailure { FailurePtr failure; };
+[[noreturn]] void failOp(const std::string& code, const std::string& message, const std::string& details);
+std::string jsonText(const std::string& text);  // quoted and escaped
+
+using Task = std::function<void(Pool&)>;
+// Called once with null or the failure, from any thread.
+using Listener = std::function<void(FailurePtr)>;
+
+class Queue {
+ public:
+  explicit Queue(int threads);
+  ~Queue();  // ops that have not started are dropped
+  int workers() const { return workers_; }
+  uint64_t push(Task task);
+  uint64_t pushWait(std::shared_ptr<Queue> other, uint64_t sequence);
+  uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
+  void listen(uint64_t sequence, Listener listener);
+  void requestStop();
+  std::vector<double> takeTrace(bool enabled);
+
+ private:
+  struct Waiting { uint64_t sequence; Listener listener; };
+
+  void loop();
+  bool next(Task& task);
+  void finish(uint64_t sequence, FailurePtr failure);
+  FailurePtr waitFor(uint64_t sequence, const std::atomic<bool>& callerStopping);
+
+  const int workers_;
+  ThreadPool pool_;
+  std::mutex mutex_;
+  std::condition_variable arrived_, progressed_;
+  std::deque<Task> tasks_;
+  std::vector<Waiting> waiting_;
+  std::atomic<uint64_t> issued_{0}, completed_{0};
+  std::atomic<int> sleepers_{0};  // threads and listeners that want to be told of progress
+  std::atomic<bool> stopping_{false};
+  FailurePtr failure_;            // guarded by mutex_
+  std::atomic<bool> tracing_{false};
+  std::vector<double> trace_;     // guarded by mutex_
+  std::thread thread_;            // last: it uses all of the above
+};
+
+}  // namespace shunya

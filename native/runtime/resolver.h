@@ -1,0 +1,22 @@
+// Promises that native threads settle: one threadsafe function for the whole addon, which keeps Node alive only while a
+// promise is open.
+#pragma once
+#define NAPI_VERSION 8
+#include <node_api.h>
+#include <string>
+#include <vector>
+#include "queue.h"
+
+namespace shunya {
+
+void openResolver(napi_env env);
+void closeResolver();
+
+struct Pending { uint64_t id; napi_value promise; };
+Pending newPromise(napi_env env);  // JavaScript thread only
+// From any thread: rejects with `failure`, or resolves with the payloads as Uint8Arrays (undefined where there are none).
+void settle(uint64_t id, FailurePtr failure, std::vector<std::string> payloads);
+
+Queue& exchangeQueue();  // the thread that exchanges run on
+
+}  // namespace shunya
