@@ -43,6 +43,7 @@ export class ProcessGroup {
     this.#transport = transport;
     this.rank = transport.rank;
     this.worldSize = transport.worldSize;
+    device.nameTags((tag) => this.describeTag(tag));
   }
 
   /** For messages: which step the calls belong to from now on. */

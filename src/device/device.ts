@@ -9,6 +9,7 @@ import { DisposedError, InternalError } from "../errors/errors.ts";
 import { Arena } from "./arena.ts";
 import { type DType, dtypeBytes } from "./dtype.ts";
 import { encode, scratchKey } from "./encode.ts";
+import type { TagNames } from "./failure.ts";
 import { type MemoryLabel, MemoryLedger, type Tier } from "./ledger.ts";
 import { operationsOf } from "./operations.ts";
 import { type OpArgs, type OpName, opFields, type Span } from "./ops.ts";
@@ -18,6 +19,8 @@ import { TrafficLedger } from "./traffic.ts";
 /** What runs the ops. Sequence numbers count from 1 on each queue. */
 export interface Backend {
   readonly name: "cpu" | "simulated";
+  /** Words for the tags of collectives in error messages. */
+  tagNames: TagNames;
   /** Region handle of a tier's memory. */
   region(tier: Tier): number;
   issue(queue: QueueName, op: number, args: Float64Array): number;
@@ -95,6 +98,11 @@ export class Device {
   /** Whether values exist: on a simulated device they are declared, not computed. */
   get computes(): boolean {
     return this.#backend.name !== "simulated";
+  }
+
+  /** Collectives are known by tags; whoever makes them names them. */
+  nameTags(names: TagNames): void {
+    this.#backend.tagNames = names;
   }
 
   /**

@@ -4,6 +4,7 @@
  */
 import { InternalError } from "../errors/errors.ts";
 import type { Backend } from "./device.ts";
+import type { TagNames } from "./failure.ts";
 import type { Tier } from "./ledger.ts";
 import { loadNative } from "./native.ts";
 import type { Span } from "./ops.ts";
@@ -13,6 +14,7 @@ const regions: Record<Tier, number> = { device: 0, host: 1, disk: 2 };
 
 export class SimulatedBackend implements Backend {
   readonly name = "simulated";
+  tagNames: TagNames = String;
   readonly #threads: number;
   readonly #issued = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
 

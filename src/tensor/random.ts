@@ -7,6 +7,11 @@ export function randomKey(...parts: readonly (string | number)[]): number {
   return Number(digest.readBigUInt64LE(0) >> 11n);
 }
 
+/** A number in [0, 1) that depends on (seed, index) alone. */
+export function uniform(seed: number, index: number): number {
+  return randomKey("uniform", seed, index) / 2 ** 53;
+}
+
 /** Where in training a pass is: dropout is keyed by (seed, attempted step, op name) and counts (global sample, element). */
 export class RandomKeys {
   readonly seed: number;

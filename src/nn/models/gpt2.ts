@@ -3,7 +3,7 @@
  * as the root unit, which runs twice: before the blocks and after them.
  */
 import { ShapeError } from "../../errors/errors.ts";
-import { add, dropout } from "../../tensor/ops/elementwise.ts";
+import { add, dropout, row } from "../../tensor/ops/elementwise.ts";
 import { linear } from "../../tensor/ops/linear.ts";
 import { headLoss } from "../../tensor/ops/loss.ts";
 import type { Tape } from "../../tensor/tape.ts";
@@ -87,12 +87,12 @@ export class Gpt2 extends Module {
     });
   }
 
-  /** Logits of the next token for every position: [batch, seq, vocabulary]. */
-  async logits(tape: Tape, inputs: Tensor): Promise<Tensor> {
+  /** Logits of the token that follows a sequence: [1, vocabulary] for inputs [1, seq]. */
+  async nextLogits(tape: Tape, inputs: Tensor): Promise<Tensor> {
     const x = await this.#hidden(tape, inputs);
     return this.segment(tape, [x], (x) => {
-      const normed = this.transformer.ln_f.forward(tape, x);
-      return linear(tape, normed, this.#headWeight, undefined, { layout: "outIn" });
+      const last = this.transformer.ln_f.forward(tape, row(tape, x, x.rows - 1));
+      return linear(tape, last, this.#headWeight, undefined, { layout: "outIn" });
     });
   }
 

@@ -1,4 +1,5 @@
 /** Element by element: sums, GELU, dropout, and another shape for the same elements. */
+import { dtypeBytes } from "../../device/dtype.ts";
 import { ShapeError } from "../../errors/errors.ts";
 import type { Tape } from "../tape.ts";
 import { type Shape, Tensor } from "../tensor.ts";
@@ -70,6 +71,20 @@ export function dropout(tape: Tape, x: Tensor, probability: number, name: string
   const out = drop(x, tape.make(x.shape, x.dtype, x.requiresGradient));
   const backward = (dy: Tensor) => [drop(dy, dy.exclusive ? dy.retain() : Tensor.allocate(tape.device, dy.shape, dy.dtype))];
   return tape.record("dropout", [x], out, [], backward, false);
+}
+
+/** Row `index` of x, all its dimensions but the last taken as rows: [1, cols]. */
+export function row(tape: Tape, x: Tensor, index: number): Tensor {
+  const bytes = x.cols * dtypeBytes[x.dtype];
+  const out = tape.make([1, x.cols], x.dtype, x.requiresGradient);
+  tape.device.issue("compute", "copy", { bytes, src: x.at(index * x.cols), dst: out.span });
+  const backward = (dy: Tensor) => {
+    const dx = Tensor.allocate(tape.device, x.shape, x.dtype);
+    tape.device.issue("compute", "fill", { count: x.elements, dtype: x.dtype, value: 0, dst: dx.span });
+    tape.device.issue("compute", "copy", { bytes, src: dy.span, dst: dx.at(index * x.cols) });
+    return [dx];
+  };
+  return tape.record("row", [x], out, [], backward, false);
 }
 
 /** The same elements, in the same order, under another shape. */

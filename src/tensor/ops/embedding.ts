@@ -1,4 +1,5 @@
 /** Rows of a table by index. */
+import { dtypeBytes } from "../../device/dtype.ts";
 import { DTypeError } from "../../errors/errors.ts";
 import type { Tape } from "../tape.ts";
 import type { Tensor } from "../tensor.ts";
@@ -14,7 +15,7 @@ export function embedding(tape: Tape, ids: Tensor, table: Weight, onto?: Tensor)
   const rows = ids.elements;
   const out = tape.make([...ids.shape, cols], tape.dtype, table.trainable || (onto?.requiresGradient ?? false));
   const { device, dtype } = tape;
-  if (onto) device.issue("compute", "copy", { bytes: onto.elements * (dtype === "f32" ? 4 : 2), src: onto.span, dst: out.span });
+  if (onto) device.issue("compute", "copy", { bytes: onto.elements * dtypeBytes[dtype], src: onto.span, dst: out.span });
   device.issue("compute", "embedding", {
     rows, cols, vocabulary, dtype, ids: ids.span, table: table.value.span, out: out.span, accumulate: onto !== undefined,
   });

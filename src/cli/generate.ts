@@ -1,0 +1,60 @@
+/** `shunya generate`: continues a prompt with a model folder. Text is UTF-8 bytes, the tokens of this version. */
+import { resolveConfig } from "../config/resolve.ts";
+import { ModelError, UsageError } from "../errors/errors.ts";
+import { initializeIn } from "../launch/initialize.ts";
+import { joinWorld } from "../launch/world.ts";
+import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
+import { uniform } from "../tensor/random.ts";
+import { openModel } from "./job.ts";
+
+export interface GenerateOptions {
+  readonly model: string;
+  readonly prompt: string;
+  readonly tokens: number;
+  /** 0: always the likeliest token. */
+  readonly temperature: number;
+  /** Only the likeliest so many are drawn from. */
+  readonly topK: number;
+  readonly seed: number;
+}
+
+/** Byte values are the first 256 tokens. */
+const byteTokens = 256;
+
+/** Yields the continuation's bytes one by one. @throws ModelError for a folder without weights */
+export async function* generate(options: GenerateOptions): AsyncGenerator<number> {
+  await using opened = await openModel(options.model);
+  const { config, weights } = opened;
+  if (!weights)
+    throw new ModelError(`${options.model} has no weights (no model.safetensors); give a folder that training wrote`);
+  if (config.vocabularySize < byteTokens)
+    throw new ModelError(`${options.model} has ${config.vocabularySize} tokens; text needs the 256 byte values`);
+  const tokens = [...new TextEncoder().encode(options.prompt)];
+  if (tokens.length === 0) throw new UsageError("the prompt is empty; give at least one character with --prompt");
+  const model = new Gpt2(config);
+  for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
+  const overrides = [["train_micro_batch_size_per_gpu", 1]] as const;
+  const engineConfig = resolveConfig({ overrides: [...overrides], worldSize: 1 });
+  await using engine = await initializeIn<LanguageBatch>(joinWorld(), engineConfig, { model, weights });
+  for (let i = 0; i < options.tokens; i++) {
+    const window = Int32Array.from(tokens.slice(-config.positions));
+    const logits = await engine.infer((tape) => model.nextLogits(tape, tape.integers(window, [1, window.length])));
+    const next = sample(logits.subarray(0, byteTokens), options, i);
+    tokens.push(next);
+    yield next;
+  }
+}
+
+/** Draws from softmax(logits / temperature) over the topK likeliest tokens. */
+export function sample(logits: Float32Array, options: Omit<GenerateOptions, "model" | "prompt" | "tokens">, index: number): number {
+  const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]!);
+  if (options.temperature === 0) return order[0]!;
+  const kept = order.slice(0, options.topK);
+  const weights = kept.map((token) => Math.exp((logits[token]! - logits[kept[0]!]!) / options.temperature));
+  let left = uniform(options.seed, index) * weights.reduce((sum, w) => sum + w, 0);
+  for (const [i, weight] of weights.entries()) {
+    left -= weight;
+    if (left < 0) return kept[i]!;
+  }
+  return kept.at(-1)!;
+}

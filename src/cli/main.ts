@@ -1,0 +1,150 @@
+/** The `shunya` command: every command's flags in one place. Errors end the process with a code that says what kind they were. */
+import { Command, CommanderError } from "commander";
+import { type Override, parseOverride } from "../config/resolve.ts";
+import { ShunyaError, UsageError } from "../errors/errors.ts";
+import { defaultThreads } from "../launch/environment.ts";
+import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
+import { createLogger } from "../log/logger.ts";
+import { parseBytes, parseDevice, parseInteger, parseTemperature } from "./parse.ts";
+
+const trainsOn = "This version trains on the CPU of one Linux or macOS machine (fp32 and bf16); there is no GPU support yet.";
+
+interface TrainFlags {
+  readonly config?: string;
+  readonly stage?: number;
+  readonly set: readonly Override[];
+  readonly model: string;
+  readonly data: readonly string[];
+  readonly ranks: number;
+  readonly steps?: number;
+  readonly seqLength?: number;
+  readonly seed: number;
+  readonly shuffle: boolean;
+  readonly deviceMemory?: number;
+  readonly threads?: number;
+  readonly output?: string;
+  readonly logJson?: string;
+}
+
+function collectOverride(text: string, before: readonly Override[]): readonly Override[] {
+  const override = parseOverride(text);
+  if (!override) throw new UsageError(`--set ${text}: wanted path=value, such as --set optimizer.params.lr=1e-4`);
+  return [...before, override];
+}
+
+function trainCommand(): Command {
+  return new Command("train")
+    .description("train a GPT-2 on text with N data-parallel ranks at a ZeRO stage")
+    .requiredOption("--model <name|dir>", "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder")
+    .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
+    .option("--config <file>", "a DeepSpeed-style JSON file")
+    .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
+    .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride, [])
+    .option("--ranks <n>", "data-parallel ranks, one process each", parseInteger(1), 1)
+    .option("--steps <n>", "optimizer steps (default: one epoch)", parseInteger(1))
+    .option("--seq-length <n>", "tokens of a window (default: the model's positions)", parseInteger(1))
+    .option("--seed <n>", "of initial weights, shuffling and dropout", parseInteger(0), 42)
+    .option("--no-shuffle", "take windows in the order of the data")
+    .option("--device-memory <size>", "budget of each rank, such as 24GB; a job that exceeds it is refused", parseBytes)
+    .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1))
+    .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
+    .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
+    .option("--log-json <file>", "one JSON object per step: loss, memory, traffic, operations of every rank")
+    .action(async (flags: TrainFlags) => {
+      const { runTrain } = await import("./train.ts");
+      const stage: Override[] = flags.stage === undefined ? [] : [["zero_optimization.stage", flags.stage]];
+      const job = {
+        config: flags.config,
+        overrides: [...flags.set, ...stage],
+        model: flags.model,
+        data: flags.data,
+        ranks: flags.ranks,
+        steps: flags.steps,
+        seqLength: flags.seqLength,
+        seed: flags.seed,
+        shuffle: flags.shuffle,
+        deviceMemoryBytes: flags.deviceMemory,
+        threads: flags.threads ?? defaultThreads(flags.ranks),
+        output: flags.output,
+      };
+      process.exitCode = (await runTrain(job, flags.logJson, createLogger())).exitCode;
+    });
+}
+
+function generateCommand(): Command {
+  return new Command("generate")
+    .description("continue a prompt with a trained model")
+    .requiredOption("--model <dir>", "a folder with config.json and model.safetensors")
+    .requiredOption("--prompt <text>", "what to continue")
+    .option("--tokens <n>", "how many tokens (bytes)", parseInteger(1), 200)
+    .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, 0.8)
+    .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
+    .option("--seed <n>", "of the draws", parseInteger(0), 42)
+    .action(async (flags: { model: string; prompt: string; tokens: number; temperature: number; topK: number; seed: number }) => {
+      const { generate } = await import("./generate.ts");
+      const decoder = new TextDecoder();
+      process.stdout.write(flags.prompt);
+      for await (const byte of generate(flags)) process.stdout.write(decoder.decode(Uint8Array.of(byte), { stream: true }));
+      process.stdout.write(`${decoder.decode()}\n`);
+    });
+}
+
+function launchCommand(): Command {
+  return new Command("launch")
+    .description("run your own training script on N ranks (RANK, WORLD_SIZE, LOCAL_RANK are set as by torchrun)")
+    .requiredOption("--ranks <n>", "processes to start", parseInteger(1))
+    .argument("<script>", "a .ts or .js module that calls initialize()")
+    .argument("[args...]", "passed to the script")
+    .passThroughOptions()
+    .action(async (script: string, args: readonly string[], flags: { ranks: number }) => {
+      const { runLaunch } = await import("./launch.ts");
+      process.exitCode = await runLaunch(flags.ranks, script, args, createLogger());
+    });
+}
+
+function program(): Command {
+  const root = new Command("shunya")
+    .description(`ZeRO for TypeScript. ${trainsOn}`)
+    .version("0.1.0")
+    .enablePositionalOptions()
+    .addCommand(trainCommand())
+    .addCommand(generateCommand())
+    .addCommand(launchCommand());
+  root
+    .command("doctor")
+    .description("what this machine offers, and what is missing")
+    .action(async () => {
+      const { runDoctor } = await import("./doctor.ts");
+      process.exitCode = runDoctor(trainsOn);
+    });
+  root
+    .command("quickstart")
+    .description("the story in two minutes: a small card, a stage that fits, a model that learns")
+    .action(async () => {
+      const { runQuickstart } = await import("./quickstart.ts");
+      process.exitCode = await runQuickstart(createLogger());
+    });
+  return root;
+}
+
+/** Every command answers bad flags with exit code 2 and one message. */
+function answerUsage(command: Command): void {
+  command.exitOverride();
+  for (const child of command.commands) answerUsage(child);
+}
+
+/** @returns the exit code */
+export async function main(argv: readonly string[]): Promise<number> {
+  const root = program();
+  answerUsage(root);
+  try {
+    await root.parseAsync(argv, { from: "user" });
+  } catch (error) {
+    if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? exitCodes.ok : exitCodes.user;
+    else {
+      process.stderr.write(`error: ${error instanceof ShunyaError ? error.message : ((error as Error).stack ?? error)}\n`);
+      process.exitCode = errorExitCode(error);
+    }
+  }
+  return Number(process.exitCode ?? exitCodes.ok);
+}

@@ -1,0 +1,23 @@
+/** Public names. */
+export type { Precision, ResolvedConfig, Stage } from "./config/types.ts";
+export * from "./errors/errors.ts";
+export { type InitializeOptions, initialize } from "./launch/initialize.ts";
+export { joinWorld, type World, type WorldOptions } from "./launch/world.ts";
+export * from "./nn/layers.ts";
+export { Gpt2, type LanguageBatch } from "./nn/models/gpt2.ts";
+export { type Gpt2Config, type Gpt2Name, gpt2Configs } from "./nn/models/gpt2-config.ts";
+export { Module, ModuleList } from "./nn/module.ts";
+export { type Initialiser, Parameter } from "./nn/parameter.ts";
+export { type Plan } from "./plan/plan.ts";
+export { causalAttention } from "./tensor/ops/attention.ts";
+export { add, dropout, gelu, multiply, reshape, scale } from "./tensor/ops/elementwise.ts";
+export { embedding } from "./tensor/ops/embedding.ts";
+export { linear } from "./tensor/ops/linear.ts";
+export { headLoss } from "./tensor/ops/loss.ts";
+export { layerNorm } from "./tensor/ops/norm.ts";
+export { Tape } from "./tensor/tape.ts";
+export { Tensor } from "./tensor/tensor.ts";
+export type { HostBatch, HostTensor, Loss } from "./zero/batch.ts";
+export { Engine } from "./zero/engine.ts";
+export { type Forecast, forecast } from "./zero/forecast.ts";
+export type { RankReport, StepRecord } from "./zero/record.ts";

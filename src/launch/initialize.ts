@@ -1,0 +1,50 @@
+/** The front door: from a model and a configuration to a running engine, on whatever world this process is part of. */
+import { parseConfigFile, parseConfigObject } from "../config/json.ts";
+import { resolveConfig } from "../config/resolve.ts";
+import type { ResolvedConfig } from "../config/types.ts";
+import { Engine, type EngineOptions } from "../zero/engine.ts";
+import type { WeightSource } from "../zero/weights.ts";
+import { joinWorld, type World, type WorldOptions } from "./world.ts";
+
+export interface InitializeOptions<B extends object> extends WorldOptions {
+  /** A module whose forward makes one number, the loss, from a batch. Constructing it has allocated nothing. */
+  readonly model: EngineOptions<B>["model"];
+  /** DeepSpeed-style: a path of a JSON file, or the same as an object. */
+  readonly config: string | object;
+  /** Seed of initial weights and dropout. Defaults to 42. */
+  readonly seed?: number;
+  /** Initial weights by name; the others are drawn. */
+  readonly weights?: WeightSource;
+  /** Stops training cleanly, before the next micro-batch or update. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Makes this rank's engine. Every rank of the world calls it with the same model and configuration. The engine owns its
+ * device and group: `await using engine = await initialize(...)` frees everything at the end.
+ * @throws ConfigError, MemoryBudgetError, UsageError
+ */
+export async function initialize<B extends object>(options: InitializeOptions<B>): Promise<Engine<B>> {
+  const world = joinWorld(options);
+  const file = typeof options.config === "string" ? parseConfigFile(options.config) : parseConfigObject(options.config);
+  return initializeIn(world, resolveConfig({ file, worldSize: world.worldSize }), options);
+}
+
+/** The same with a resolved configuration, in a world that was joined before. */
+export function initializeIn<B extends object>(
+  world: World,
+  config: ResolvedConfig,
+  options: Omit<InitializeOptions<B>, "config">,
+): Promise<Engine<B>> {
+  const { model, seed, weights } = options;
+  const signals = [options.signal, world.stopSignal].filter((s) => s !== undefined);
+  return Engine.create({
+    model,
+    config,
+    device: world.device,
+    transport: world.transport,
+    ...(seed !== undefined && { seed }),
+    ...(weights && { weights }),
+    ...(signals.length > 0 && { signal: AbortSignal.any(signals) }),
+  });
+}

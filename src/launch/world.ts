@@ -1,0 +1,57 @@
+/** Where a rank's device and process group come from: what the launcher shared, or memory of a world of one. */
+import { totalmem } from "node:os";
+import type { Transport } from "../comm/group.ts";
+import { SharedMemoryTransport } from "../comm/shared-memory.ts";
+import { CpuBackend } from "../device/cpu.ts";
+import { Device } from "../device/device.ts";
+import { loadNative } from "../device/native.ts";
+import { defaultThreads } from "./environment.ts";
+import { joinLaunched } from "./join.ts";
+
+/** Device memory of a rank as address space: all the machine could back, and room for placement. Untouched pages cost nothing. */
+export const defaultArenaBytes = (): number => 2 * totalmem();
+
+export interface WorldOptions {
+  /** Workers of the compute queue. Defaults to the machine's cores shared out among the ranks. */
+  readonly threads?: number;
+  /** Budget of the device tier in bytes. Unlimited when left out. */
+  readonly deviceMemoryBytes?: number;
+  /** The longest a collective waits for other ranks. Defaults to 10 minutes. */
+  readonly deadlineMs?: number;
+}
+
+export interface World {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly device: Device;
+  readonly transport: Transport;
+  /** Aborted when the launcher asks for a clean stop; undefined in a world of one. */
+  readonly stopSignal: AbortSignal | undefined;
+}
+
+/** Joins the world that `shunya launch` or `shunya train` made; a process that nobody launched is a world of one. */
+export function joinWorld(options: WorldOptions = {}): World {
+  const native = loadNative();
+  const launched = joinLaunched();
+  const rank = launched?.rank ?? 0;
+  const worldSize = launched?.worldSize ?? 1;
+  const arenaBytes = launched?.arenaBytes ?? defaultArenaBytes();
+  const controlBytes = native.controlBytes(worldSize);
+  const control = launched
+    ? native.openRegion(launched.descriptors.control, controlBytes)
+    : native.createRegion(controlBytes);
+  const arenas = launched
+    ? launched.descriptors.arenas.map((fd) => native.openRegion(fd, arenaBytes))
+    : [native.createRegion(arenaBytes)];
+  const backend = new CpuBackend({
+    threads: options.threads ?? defaultThreads(worldSize),
+    deviceRegion: arenas[rank]!,
+    arenaBytes,
+  });
+  const budgets = options.deviceMemoryBytes === undefined ? {} : { device: options.deviceMemoryBytes };
+  const device = new Device({ backend, arenaBytes, budgets });
+  const deadlineMs = options.deadlineMs ?? 600_000;
+  const describeTag = (tag: number): string => backend.tagNames(tag);
+  const transport = new SharedMemoryTransport({ rank, worldSize, control, arenas, deadlineMs, describeTag });
+  return { rank, worldSize, device, transport, stopSignal: launched?.stopSignal };
+}

@@ -1,0 +1,57 @@
+/**
+ * A forecast: two steps of this very engine on the simulated device, which keeps the ledger and computes nothing. So what will
+ * be allocated and sent is known to the byte before anything is. (The second step looks ahead like all later ones.)
+ */
+import { SimulatedTransport } from "../comm/simulated.ts";
+import type { ResolvedConfig } from "../config/types.ts";
+import { Device } from "../device/device.ts";
+import { type MemoryKind, memoryKinds } from "../device/ledger.ts";
+import { SimulatedBackend } from "../device/simulated.ts";
+import type { Plan } from "../plan/plan.ts";
+import type { SplitRow } from "../plan/residence.ts";
+import type { HostBatch } from "./batch.ts";
+import { Engine, type EngineOptions } from "./engine.ts";
+import type { RankReport } from "./record.ts";
+
+export interface ForecastOptions<B extends object> {
+  readonly model: EngineOptions<B>["model"];
+  readonly config: ResolvedConfig;
+  /** A micro-batch of one rank; only its shapes matter. */
+  readonly batch: HostBatch<B>;
+  /** Threads of a rank's compute queue: kernels' scratch depends on them. */
+  readonly threads: number;
+  /** Defaults to 0; ranks differ in ranges, not in sizes. */
+  readonly rank?: number;
+  readonly row?: SplitRow;
+}
+
+export interface Forecast {
+  readonly plan: Plan;
+  /** A rank's ledgers over one step, as every step from the second on will show them. */
+  readonly report: RankReport;
+  /** The most device bytes a rank holds at once, from the start on. */
+  readonly peakBytes: number;
+  /** What they are. */
+  readonly atPeak: Readonly<Record<MemoryKind, number>>;
+}
+
+/** Address space without end: only sizes count here. */
+const arenaBytes = 2 ** 52;
+
+export async function forecast<B extends object>(options: ForecastOptions<B>): Promise<Forecast> {
+  const { model, config, batch, row } = options;
+  const device = new Device({ backend: new SimulatedBackend(options.threads), arenaBytes });
+  const transport = new SimulatedTransport(options.rank ?? 0, config.worldSize);
+  await using engine = await Engine.create({ model, config, device, transport, ...(row && { row }) });
+  let highest = device.ledger.snapshot().atPeak;
+  let report: RankReport | undefined;
+  for (let step = 0; step < 2; step++) {
+    for (let a = 0; a < config.gradientAccumulation; a++) await engine.backward(await engine.forward(batch));
+    report = (await engine.step())!.ranks[0]!;
+    if (total(report.memory.atPeak) > total(highest)) highest = report.memory.atPeak;
+  }
+  return { plan: engine.plan, report: report!, peakBytes: total(highest), atPeak: highest };
+}
+
+const total = (bytes: Readonly<Record<MemoryKind, number>>): number =>
+  memoryKinds.reduce((sum, kind) => sum + bytes[kind], 0);
