@@ -8,18 +8,27 @@ namespace {
 
 constexpr float sqrtTwoOverPi = 0.797884561f, geluCubic = 0.044715f;
 
-// The tanh form written with the logistic function, 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2u)): exact for large |x|, and
-// no cancellation where the gate is small.
-struct Gate { vf value, twoSlope; };  // sigmoid(2u) and 2 du/dx
-SHUNYA_INLINE Gate geluGate(vf x) {
+// The tanh form written with the logistic function, 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2u)): nothing cancels where that
+// gate is small.
+struct Inner { vf value, slope; };  // 2u and its derivative
+SHUNYA_INLINE Inner geluInner(vf x) {
   // Beyond |x| = 100 the gate is 0 or 1; the limit keeps x^2 finite, so that 0 * inf does not make NaN out of a finite x.
-  const vf square = min(broadcast(1e4f), x * x);
-  const vf u2 = x * fma(square, broadcast(2 * sqrtTwoOverPi * geluCubic), broadcast(2 * sqrtTwoOverPi));
-  return {broadcast(1.0f) / (broadcast(1.0f) + vexp(-u2)),
-          fma(square, broadcast(6 * sqrtTwoOverPi * geluCubic), broadcast(2 * sqrtTwoOverPi))};
+  const vf square = min(broadcast(1e4f), x * x), linear = broadcast(2 * sqrtTwoOverPi);
+  return {x * fma(square, broadcast(2 * sqrtTwoOverPi * geluCubic), linear),
+          fma(square, broadcast(6 * sqrtTwoOverPi * geluCubic), linear)};
 }
 
-// A vector of `bytes`-byte copies of one element, as the fill pattern.
+SHUNYA_INLINE vf geluOf(vf x) { return x / (broadcast(1.0f) + vexp(-geluInner(x).value)); }
+
+// The gate and its complement are `near` and `far` or the other way round; neither is formed as a difference from 1.
+SHUNYA_INLINE vf geluSlope(vf x) {
+  const Inner inner = geluInner(x);
+  const vf e = vexp(floatOf(bitsOf(inner.value) | 0x80000000u));  // exp(-|2u|)
+  const vf near = broadcast(1.0f) / (broadcast(1.0f) + e), far = e * near;
+  const vf gate = inner.value < zero() ? far : near;
+  return fma((near * far) * x, inner.slope, gate);
+}
+
 template <class Element> void fillElements(Pool& pool, int64_t count, Element value, void* dst) {
   overPieces(pool, count, elementsPerTask, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) ((Element*)dst)[i] = value;
@@ -45,8 +54,7 @@ void gelu(int64_t count, DType type, const void* x, void* y, Pool& pool) {
   withDType(type, [&](auto tag) {
     constexpr DType T = decltype(tag)::value;
     overVectors(pool, count, [=](int64_t i, auto extent) {
-      const vf value = load<T>(x, i, extent);
-      store<T>(y, i, value * geluGate(value).value, extent);
+      store<T>(y, i, geluOf(load<T>(x, i, extent)), extent);
     });
   });
 }
@@ -55,12 +63,7 @@ void geluBackward(int64_t count, DType type, const void* dy, const void* x, void
   withDType(type, [&](auto tag) {
     constexpr DType T = decltype(tag)::value;
     overVectors(pool, count, [=](int64_t i, auto extent) {
-      const vf value = load<T>(x, i, extent);
-      const Gate gate = geluGate(value);
-      // The product with the gate first: it is zero long before x times the slope overflows.
-      const vf curvature = (gate.value * (broadcast(1.0f) - gate.value)) * value;
-      const vf slope = fma(curvature, gate.twoSlope, gate.value);
-      store<T>(dx, i, load<T>(dy, i, extent) * slope, extent);
+      store<T>(dx, i, load<T>(dy, i, extent) * geluSlope(load<T>(x, i, extent)), extent);
     });
   });
 }
