@@ -1,6 +1,7 @@
 /**
- * Units as flat buffers: a unit's tensors of one trainability (and, where parameters are sharded, of one persistence) lie in
- * one flat buffer, each at an aligned offset, padded so that every rank owns an equal contiguous range.
+ * Units as flat buffers: a unit's tensors of one sort lie in one flat buffer, each at an aligned offset, padded so that every
+ * rank owns an equal contiguous range. Sorts are trainability, vectors apart from matrices, and which side of the persistence
+ * threshold a tensor is on. None of them asks for the stage, so that all stages lay a model out alike and agree to the bit.
  */
 import type { ModelDescription, ParameterDescription, UnitDescription } from "../nn/describe.ts";
 import { elementsOf } from "../tensor/tensor.ts";
@@ -39,8 +40,9 @@ export interface LayoutOptions {
   readonly worldSize: number;
   /** Offsets and ranges are multiples of this many elements. */
   readonly alignElements: number;
-  /** Tensors of at most this many elements are persistent; undefined: none is. */
-  readonly persistenceThreshold: number | undefined;
+  /** Tensors of at most this many elements are kept gathered as well, where parameters are sharded. */
+  readonly persistenceThreshold: number;
+  readonly parametersSharded: boolean;
 }
 
 const roundUp = (n: number, multiple: number): number => Math.ceil(n / multiple) * multiple;
@@ -66,15 +68,15 @@ function layFlat(name: string, tensors: readonly ParameterDescription[], persist
 }
 
 function layUnit(unit: UnitDescription, options: LayoutOptions): UnitLayout {
-  const isPersistent = (p: ParameterDescription): boolean =>
-    options.persistenceThreshold !== undefined && elementsOf(p.shape) <= options.persistenceThreshold;
-  const flats: FlatLayout[] = [];
-  for (const trainable of [true, false])
-    for (const persistent of [false, true]) {
-      const tensors = unit.parameters.filter((p) => p.trainable === trainable && isPersistent(p) === persistent);
-      const kind = `${trainable ? "" : ", frozen"}${persistent ? ", persistent" : ""}`;
-      if (tensors.length > 0) flats.push(layFlat(`${unit.name}${kind}`, tensors, persistent, options));
-    }
+  const isSmall = (p: ParameterDescription): boolean => elementsOf(p.shape) <= options.persistenceThreshold;
+  const sorts = new Map<string, ParameterDescription[]>();
+  for (const p of unit.parameters) {
+    const sort = `${p.trainable ? "" : "frozen "}${isSmall(p) ? "small " : ""}${p.shape.length > 1 ? "matrices" : "vectors"}`;
+    sorts.set(sort, [...(sorts.get(sort) ?? []), p]);
+  }
+  const flats = [...sorts].map(([sort, tensors]) =>
+    layFlat(`${unit.name} ${sort}`, tensors, options.parametersSharded && isSmall(tensors[0]!), options),
+  );
   return { name: unit.name, flats, uses: unit.uses };
 }
 

@@ -36,11 +36,11 @@ export function createPlan(options: PlanOptions): Plan {
   const { model, config } = options;
   const residences = residencesOf(config, options.row);
   checkResidences(residences);
-  const threshold = persistenceThreshold(config.sizes, model, residences);
   const units = layUnits(model, {
     worldSize: config.worldSize,
     alignElements: options.alignmentBytes / dtypeBytes[residences.parameters.dtype],
-    persistenceThreshold: threshold,
+    persistenceThreshold: persistenceThreshold(config.sizes, model),
+    parametersSharded: residences.parameters.split === "shard",
   });
   const flats = units.flatMap((u) => u.flats);
   const sum = (of: (f: (typeof flats)[number]) => number): number => flats.reduce((total, f) => total + of(f), 0);

@@ -3,7 +3,6 @@ import type { SizesConfig } from "../config/types.ts";
 import type { ModelDescription } from "../nn/describe.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { FlatLayout, UnitLayout } from "./layout.ts";
-import type { Residences } from "./residence.ts";
 
 export interface PlannedSize {
   readonly elements: number;
@@ -20,15 +19,9 @@ export interface PlannedSizes {
   readonly subGroup: PlannedSize;
 }
 
-/** Derived: 10 x the model's width, taken as the longest one-dimensional parameter that most units share. */
-export function persistenceThreshold(
-  sizes: SizesConfig,
-  model: ModelDescription,
-  residences: Residences,
-): number | undefined {
-  if (residences.parameters.split === "whole") return undefined;
-  if (sizes.paramPersistenceThreshold !== undefined) return sizes.paramPersistenceThreshold;
-  return 10 * hiddenSize(model);
+/** As written, else 10 x the model's width (contracts 12). */
+export function persistenceThreshold(sizes: SizesConfig, model: ModelDescription): number {
+  return sizes.paramPersistenceThreshold ?? 10 * hiddenSize(model);
 }
 
 /** The smallest size of a one-dimensional parameter (a norm's weight has the model's width), or of any dimension. */
