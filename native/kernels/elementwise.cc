@@ -29,12 +29,6 @@ SHUNYA_INLINE vf geluSlope(vf x) {
   return fma((near * far) * x, inner.slope, gate);
 }
 
-template <class Element> void fillElements(Pool& pool, int64_t count, Element value, void* dst) {
-  overPieces(pool, count, elementsPerTask, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) ((Element*)dst)[i] = value;
-  });
-}
-
 // Above this the target would push everything else out of the caches, and reading it first would be a third of the traffic.
 constexpr int64_t streamedBytes = 8 << 20, copyPieceBytes = 1 << 20;
 
@@ -115,13 +109,10 @@ void cast(int64_t count, const void* src, DType srcType, void* dst, DType dstTyp
 }
 
 void fill(int64_t count, DType type, float value, void* dst, Pool& pool) {
-  switch (type) {
-    case DType::F32: return fillElements(pool, count, value, dst);
-    case DType::I32: return fillElements(pool, count, (int32_t)value, dst);
-    case DType::F64: return fillElements(pool, count, (double)value, dst);
-    case DType::BF16: return fillElements(pool, count, (uint16_t)narrowBf16(broadcast(value))[0], dst);
-    case DType::F16: return fillElements(pool, count, (uint16_t)narrowF16(broadcast(value))[0], dst);
-  }
+  withDType(type, [&](auto tag) {
+    constexpr DType T = decltype(tag)::value;
+    overVectors(pool, count, [=](int64_t i, auto extent) { store<T>(dst, i, broadcast(value), extent); });
+  });
 }
 
 }  // namespace shunya::SHUNYA_ISA

@@ -167,9 +167,9 @@ describeKernels("elementwise kernels", (isa) => {
     );
   });
 
-  it("fills every dtype, and only the given elements", async () => {
+  it("fills every floating dtype, and only the given elements", async () => {
     await forSizes(isa, async (bench, count, skew) => {
-      for (const dtype of ["f32", "bf16", "f16", "i32", "f64"] as const) {
+      for (const dtype of floatTypes) {
         const dst = bench.place(new Array(count + 2).fill(7), dtype, skew - (skew % dtypeBytes[dtype]));
         await bench.run("fill", { count, dtype, value: -3, dst });
         expect(Array.from(bench.read(dst, count + 2, dtype))).toEqual([...new Array(count).fill(-3), 7, 7]);
@@ -181,7 +181,7 @@ describeKernels("elementwise kernels", (isa) => {
     const bench = new Workbench(isa, 2, 64 << 20);
     for (const [bytes, from, to] of [
       [1, 0, 0],
-      [777, 3, 5],
+      [777, 2, 6],
       [(9 << 20) + 13, 2, 6],
       [(8 << 20) + 64, 0, 0],
     ] as const) {
