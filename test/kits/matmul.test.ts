@@ -90,12 +90,12 @@ function gelu(x: number): number {
 }
 
 const layouts = [false, true].flatMap((at) => [false, true].map((bt) => ({ at, bt })));
-const outputs = floatTypes.flatMap((dtype) =>
+const outputs = floatTypes.flatMap((dtype): { dtype: FloatType; cType: FloatType }[] =>
   dtype === "f32"
     ? [{ dtype, cType: dtype }]
     : [
         { dtype, cType: dtype },
-        { dtype, cType: "f32" as const },
+        { dtype, cType: "f32" },
       ],
 );
 
@@ -147,7 +147,7 @@ describeKernels("matrix product", (isa) => {
       { m: 14, n: 35, k: 40 },
       { m: 5, n: 64, k: 1100 },
     ] satisfies Shape[])
-      for (const biasType of new Set([cType, "f32" as const])) {
+      for (const biasType of new Set<FloatType>([cType, "f32"])) {
         const a = operand(shape.m, shape.k, dtype, 1, false);
         const b = operand(shape.n, shape.k, dtype, 2, true);
         const bias = rounded(noise(shape.n, 3, 2), biasType);
@@ -169,7 +169,7 @@ describeKernels("matrix product", (isa) => {
       { m: 2, n: 260, k: 1060 },
       { m: 400, n: 3, k: 450 },
     ] satisfies Shape[])
-      for (const cType of new Set([dtype, "f32" as const]))
+      for (const cType of new Set<FloatType>([dtype, "f32"]))
         await sameForAnyWorkers(isa, async (bench) => {
           const a = operand(shape.m, shape.k, dtype, 8, true);
           const b = operand(shape.n, shape.k, dtype, 9, false);
