@@ -130,6 +130,9 @@ struct Kernels {
   // dst may be one of the sources. dst dtype may differ from the sources' (fp32 accumulation of 16-bit gradients).
   void (*reduce)(int64_t count, const void* const* sources, int numSources, DType sourceType, void* dst, DType dstType,
                  float factor, bool accumulate, Pool&);
+
+  // Operations per second (a multiply-add is two) of one thread working in registers alone: the yardstick of benchmarks.
+  double (*measurePeak)(DType);
 };
 
 const Kernels& kernels();                       // the best this machine runs, or the one selectKernels chose

@@ -39,6 +39,7 @@ const Kernels table = {
     squareSumScratch,
     squareSum,
     reduce,
+    measurePeak,
 };
 
 }  // namespace shunya::SHUNYA_ISA

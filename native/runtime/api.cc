@@ -4,6 +4,7 @@
 #include <climits>
 #include <cmath>
 #include <cstring>
+#include "api_peak.h"
 #include "group.h"
 #include "ops.h"
 #include "queue.h"
@@ -263,6 +264,7 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<exchange>(env, exports, "exchange");
   add<abortGroup>(env, exports, "abortGroup");
   add<opCount>(env, exports, "opCount");
+  addMeasurePeak(env, exports);
   napi_add_env_cleanup_hook(env, cleanUp, nullptr);
   return exports;
 }

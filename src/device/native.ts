@@ -46,6 +46,8 @@ export interface Native {
   controlBytes(world: number): number;
   /** Every rank gives up to 256 KiB, every rank gets all of them, in rank order. Independent of all queues. */
   exchange(group: number, tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
+  /** Operations per second of one thread working in registers alone, for a dtype's code: what benchmarks hold kernels against. */
+  measurePeak(dtype: number): number;
   /** Marks the group of `control` as failed because of `rank`: every wait in it, now and later, ends with code ABORTED. */
   abortGroup(control: number, rank: number, exitCode: number): void;
 }
