@@ -55,10 +55,13 @@ function start(ranks: number, ...args: string[]): Run {
   return { supervisor, data, failures, lost, heard };
 }
 
-async function within(ms: number, outcome: Promise<LaunchOutcome>): Promise<LaunchOutcome> {
+/** Far from the 30 s that a test may take, and generous to a machine that is busy with other things. */
+const soonMs = 8000;
+
+async function soon(outcome: Promise<LaunchOutcome>): Promise<LaunchOutcome> {
   const began = performance.now();
   const result = await outcome;
-  expect(performance.now() - began).toBeLessThan(ms);
+  expect(performance.now() - began).toBeLessThan(soonMs);
   return result;
 }
 
@@ -107,7 +110,7 @@ test("an error that is not Shunya's keeps its stack", async () => {
 
 test("a rank that exits early is named with its code and its last output", async () => {
   const run = start(2, "exit", "1");
-  const outcome = await within(8000, run.supervisor.outcome);
+  const outcome = await soon(run.supervisor.outcome);
   expect(outcome.exitCode).toBe(exitCodes.lostRank);
   expect(outcome.failure?.text).toBe(
     "rank 1: exited with code 7 before it was done\nIts last output was:\nrank 1 says goodbye",
@@ -117,7 +120,7 @@ test("a rank that exits early is named with its code and its last output", async
 
 test("a rank that ignores SIGTERM is killed", async () => {
   const run = start(2, "deaf", "1");
-  expect((await within(8000, run.supervisor.outcome)).exitCode).toBe(exitCodes.lostRank);
+  expect((await soon(run.supervisor.outcome)).exitCode).toBe(exitCodes.lostRank);
   expect(run.supervisor.pids.map(isRunning)).toEqual([false, false]);
 });
 
@@ -125,7 +128,7 @@ test("a rank that is killed is named with the signal and the likely cause", asyn
   const run = start(3, "wait");
   await run.heard;
   process.kill(run.supervisor.pids[1]!, "SIGKILL");
-  const outcome = await within(3000, run.supervisor.outcome);
+  const outcome = await soon(run.supervisor.outcome);
   expect(outcome.exitCode).toBe(exitCodes.lostRank);
   expect(outcome.failure?.text).toMatch(/^rank 1: was ended by SIGKILL; .*out-of-memory killer/);
 });
@@ -134,7 +137,7 @@ test("a stop message ends the ranks cleanly", async () => {
   const run = start(2, "stop");
   await run.heard;
   run.supervisor.stop();
-  expect(await within(3000, run.supervisor.outcome)).toEqual({ exitCode: exitCodes.interrupted, failure: undefined });
+  expect(await soon(run.supervisor.outcome)).toEqual({ exitCode: exitCodes.interrupted, failure: undefined });
   expect(run.data.filter((d) => d.payload.stopped)).toHaveLength(2);
 });
 
@@ -144,14 +147,14 @@ test("ranks that wait for one that stopped first are told, and their complaint i
   run.supervisor.stop();
   await expect.poll(() => run.lost, { timeout: 5000 }).toEqual([1]);
   run.supervisor.send(0, { type: "data", payload: "rank 1 is gone" });
-  expect(await within(3000, run.supervisor.outcome)).toEqual({ exitCode: exitCodes.interrupted, failure: undefined });
+  expect(await soon(run.supervisor.outcome)).toEqual({ exitCode: exitCodes.interrupted, failure: undefined });
 });
 
 test("a rank that crashes while stopping is still a failure, and the others do not wait for it", async () => {
   const run = start(2, "crashOnStop", "1");
   await run.heard;
   run.supervisor.stop();
-  const outcome = await within(4000, run.supervisor.outcome);
+  const outcome = await soon(run.supervisor.outcome);
   expect(outcome).toMatchObject({ exitCode: exitCodes.lostRank, failure: { rank: 1 } });
 });
 
@@ -159,7 +162,7 @@ test("kill ends ranks that do not listen", async () => {
   const run = start(2, "wait");
   await run.heard;
   run.supervisor.kill();
-  expect((await within(1000, run.supervisor.outcome)).exitCode).toBe(exitCodes.interrupted);
+  expect((await soon(run.supervisor.outcome)).exitCode).toBe(exitCodes.interrupted);
 });
 
 test("an entry that does not exist is an error of the rank and not a hang", async () => {
@@ -174,5 +177,5 @@ test("an entry that does not exist is an error of the rank and not a hang", asyn
     },
     { onData: () => {}, onFailure: () => {}, onLost: () => {} },
   );
-  expect((await within(8000, supervisor.outcome)).failure?.text).toMatch(/missing\.ts/);
+  expect((await soon(supervisor.outcome)).failure?.text).toMatch(/missing\.ts/);
 });
