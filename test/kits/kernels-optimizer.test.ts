@@ -175,22 +175,3 @@ describeKernels("sum of squares", (isa) => {
     });
   });
 });
-
-describeKernels("accumulate", (isa) => {
-  it("adds a scaled gradient of any dtype to one of any other with one rounding", async () => {
-    const bench = new Workbench(isa);
-    for (const count of [1, 15, 16, 100, 1025])
-      for (const srcType of floatTypes)
-        for (const dstType of floatTypes)
-          for (const accumulate of [false, true]) {
-            const given = rounded(noise(count, 7), srcType);
-            const before = rounded(noise(count, 8), dstType);
-            const src = bench.place(given, srcType, dtypeBytes[srcType]);
-            const dst = bench.place(before, dstType, dtypeBytes[dstType]);
-            await bench.run("accumulate", { count, srcType, dstType, src, dst, factor: 0.5, accumulate });
-            const wanted = given.map((v, i) => Math.fround((accumulate ? before[i]! : 0) + 0.5 * v));
-            expect(bench.read(dst, count, dstType)).toEqual(rounded(wanted, dstType));
-          }
-    bench.close();
-  });
-});
