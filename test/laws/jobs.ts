@@ -1,0 +1,76 @@
+// What a rank process of the laws is asked to train, and what it answers. Plain data: it crosses a process border.
+import { parseConfigObject } from "../../src/config/json.ts";
+import { type ConfigResolution, resolveConfig } from "../../src/config/resolve.ts";
+import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
+import type { SplitRow } from "../../src/plan/residence.ts";
+import type { HostBatch } from "../../src/zero/batch.ts";
+import type { StepRecord } from "../../src/zero/record.ts";
+import { type ModelSpec, vocabularyOf } from "./models.ts";
+
+export interface Job {
+  readonly model: ModelSpec;
+  /** DeepSpeed's JSON. */
+  readonly config: object;
+  readonly steps: number;
+  readonly seqLength: number;
+  /** Defaults to 1. */
+  readonly threads?: number;
+  readonly row?: SplitRow;
+  /** A model folder with initial weights. */
+  readonly modelFolder?: string;
+  /** Tokens of the run, window after window; drawn when left out. */
+  readonly tokens?: Uint16Array;
+  /** Whole final weights come back too. */
+  readonly wantsWeights?: boolean;
+  /** Gathers and releases come back, as rank 0 issued them in its last step. */
+  readonly wantsTrace?: boolean;
+  /** Bytes of shared memory that the system holds for each rank come back. */
+  readonly wantsResidentBytes?: boolean;
+  /** Defaults to 20 s. */
+  readonly deadlineMs?: number;
+  /** This rank kills itself at the start of this step. */
+  readonly death?: { readonly rank: number; readonly step: number };
+}
+
+export interface RankAnswer {
+  readonly records: readonly StepRecord[];
+  /** SHA-256 of all weights in fp32, in plan order. */
+  readonly weightsHash: string;
+  readonly weights?: ReadonlyMap<string, Float32Array>;
+  readonly trace?: readonly TraceEntry[];
+  readonly residentBytes?: number;
+  readonly error?: { readonly name: string; readonly code: string; readonly message: string };
+}
+
+/** A whole buffer of parameters that appears or goes away, or a gather into it. */
+export interface TraceEntry {
+  readonly what: "allocate" | "free" | "gather";
+  readonly name: string;
+  readonly bytes: number;
+}
+
+export const configOf = (config: object, worldSize: number): ConfigResolution =>
+  resolveConfig({ file: parseConfigObject(config), worldSize });
+
+/** A token that depends on its place alone, and on the one before it: there is something to learn. */
+function drawnToken(place: number, vocabulary: number): number {
+  const hash = Math.imul((place >>> 1) ^ 0x9e3779b9, 0x85ebca6b);
+  const first = ((hash ^ (hash >>> 13)) >>> 0) % vocabulary;
+  return place % 2 === 0 ? first : (3 * first + 1) % vocabulary;
+}
+
+/** Global sample s is window s: tokens [s * T, s * T + T], targets shifted by one (contracts 21). */
+export function batchOf(
+  job: Pick<Job, "model" | "seqLength" | "tokens">,
+  firstSample: number,
+  samples: number,
+): HostBatch<LanguageBatch> {
+  const { seqLength } = job;
+  const vocabulary = vocabularyOf(job.model);
+  const token = (i: number): number => job.tokens?.[i % job.tokens.length] ?? drawnToken(i, vocabulary);
+  const first = firstSample * seqLength;
+  const shape = [samples, seqLength];
+  const take = (shift: number): Int32Array =>
+    Int32Array.from({ length: samples * seqLength }, (_, i) => token(first + i + shift));
+  return { inputs: { data: take(0), shape }, targets: { data: take(1), shape } };
+}

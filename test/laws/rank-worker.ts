@@ -1,0 +1,173 @@
+// One rank process of the laws: trains what it is sent, in a world of as many ranks as it is told, and answers with what
+// happened. It lives through many jobs, since starting a process costs more than most jobs do.
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
+import { SharedMemoryTransport } from "../../src/comm/shared-memory.ts";
+import { CpuBackend } from "../../src/device/cpu.ts";
+import { Device, type DeviceBuffer } from "../../src/device/device.ts";
+import { loadNative } from "../../src/device/native.ts";
+import { ShunyaError } from "../../src/errors/errors.ts";
+import { joinLaunched } from "../../src/launch/join.ts";
+import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
+import { Engine } from "../../src/zero/engine.ts";
+import type { StepRecord } from "../../src/zero/record.ts";
+import { batchOf, configOf, type Job, type RankAnswer, type TraceEntry } from "./jobs.ts";
+import { buildModel } from "./models.ts";
+
+/** What the pool sends: first one rank clears the control memory, then all ranks of the world train. */
+export type PoolMessage =
+  | { readonly type: "clear" }
+  | { readonly type: "train"; readonly job: Job; readonly worldSize: number };
+
+const launched = joinLaunched()!;
+const native = loadNative();
+const { rank, descriptors, arenaBytes } = launched;
+
+function clearControl(): void {
+  const bytes = native.controlBytes(launched.worldSize);
+  const control = native.openRegion(descriptors.control, bytes);
+  native.writeRegion(control, 0, new Uint8Array(bytes));
+  native.closeRegion(control);
+}
+
+/** This rank's device and group in a world of the first `worldSize` ranks. */
+function joinGroup(job: Job, worldSize: number) {
+  const control = native.openRegion(descriptors.control, native.controlBytes(worldSize));
+  const arenas = descriptors.arenas.slice(0, worldSize).map((fd) => native.openRegion(fd, arenaBytes));
+  const backend = new CpuBackend({ threads: job.threads ?? 1, deviceRegion: arenas[rank]!, arenaBytes });
+  const device = new Device({ backend, arenaBytes });
+  const transport = new SharedMemoryTransport({
+    rank,
+    worldSize,
+    control,
+    arenas,
+    deadlineMs: job.deadlineMs ?? 20_000,
+    describeTag: (tag) => backend.tagNames(tag),
+  });
+  const close = (): void => {
+    // The device closes this rank's own arena.
+    for (const region of [control, ...arenas.filter((_, r) => r !== rank)]) native.closeRegion(region);
+  };
+  return { device, transport, close };
+}
+
+/** Notes every whole buffer of parameters that comes and goes, and every all-gather, from now on. */
+function traceGathers(engine: Engine<LanguageBatch>): TraceEntry[] {
+  const trace: TraceEntry[] = [];
+  const { device, group } = engine;
+  const allocate = device.allocate.bind(device);
+  const free = device.free.bind(device);
+  const allGather = group.allGather.bind(group);
+  device.allocate = (label, bytes, ...rest) => {
+    const buffer = allocate(label, bytes, ...rest);
+    if (label === "gathered") trace.push({ what: "allocate", name: "", bytes: buffer.bytes });
+    return buffer;
+  };
+  device.free = (buffer: DeviceBuffer, ...rest) => {
+    if (buffer.label === "gathered") trace.push({ what: "free", name: "", bytes: buffer.bytes });
+    free(buffer, ...rest);
+  };
+  group.allGather = (segments, dtype, words) => {
+    trace.push({ what: "gather", name: words, bytes: 0 });
+    return allGather(segments, dtype, words);
+  };
+  return trace;
+}
+
+/** Bytes of the ranks' shared memory that this process is charged with by the system (proportional set size). */
+function residentBytes(): number {
+  let counts = false;
+  let kibibytes = 0;
+  for (const line of readFileSync("/proc/self/smaps", "utf8").split("\n")) {
+    if (/^[0-9a-f]+-[0-9a-f]+ /.test(line)) counts = line.includes("memfd:shunya");
+    else if (counts && line.startsWith("Pss:")) kibibytes += Number(/\d+/.exec(line)![0]);
+  }
+  return kibibytes * 1024;
+}
+
+async function train(job: Job, worldSize: number): Promise<RankAnswer> {
+  const config = configOf(job.config, worldSize);
+  const folder = job.modelFolder === undefined ? undefined : await openModelFolder(job.modelFolder);
+  const { device, transport, close } = joinGroup(job, worldSize);
+  let engine: Engine<LanguageBatch> | undefined;
+  try {
+    engine = await Engine.create<LanguageBatch>({
+      model: buildModel(job.model, rank),
+      config,
+      device,
+      transport,
+      ...(job.row && { row: job.row }),
+      ...(folder?.weights && { weights: folder.weights }),
+    });
+    const answer = await trainWith(engine, job);
+    await engine[Symbol.asyncDispose]();
+    return answer;
+  } catch (error) {
+    // What made training fail may make the orderly end fail as well; the first of the two is the answer.
+    if (engine) await engine[Symbol.asyncDispose]().catch(() => undefined);
+    else {
+      transport.dispose();
+      device.dispose();
+    }
+    return failed(error);
+  } finally {
+    await folder?.close();
+    close();
+  }
+}
+
+async function trainWith(engine: Engine<LanguageBatch>, job: Job): Promise<RankAnswer> {
+  const records: StepRecord[] = [];
+  let trace: TraceEntry[] | undefined;
+  for (let step = 0; step < job.steps; step++) {
+    if (job.death?.rank === rank && job.death.step === step) process.kill(process.pid, "SIGKILL");
+    if (job.wantsTrace && step === job.steps - 1) trace = traceGathers(engine);
+    records.push(await runStep(engine, job, step));
+  }
+  trace = trace?.slice();
+  const resident = job.wantsResidentBytes ? await residentTogether(engine) : undefined;
+  const all = await hashWeights(engine, job.wantsWeights ?? false);
+  return { records, ...all, ...(trace && { trace }), ...(resident !== undefined && { residentBytes: resident }) };
+}
+
+async function runStep(engine: Engine<LanguageBatch>, job: Job, step: number): Promise<StepRecord> {
+  const { trainBatch, microBatch, gradientAccumulation, worldSize } = engine.plan.config;
+  for (let a = 0; a < gradientAccumulation; a++) {
+    const firstSample = step * trainBatch + (a * worldSize + rank) * microBatch;
+    await engine.backward(await engine.forward(batchOf(job, firstSample, microBatch)));
+  }
+  return (await engine.step())!;
+}
+
+/** Measured while every rank still holds what it holds. */
+async function residentTogether(engine: Engine<LanguageBatch>): Promise<number> {
+  await engine.group.exchange(Float64Array.of(0), "arrival");
+  const bytes = residentBytes();
+  await engine.group.exchange(Float64Array.of(bytes), "measured memory");
+  return bytes;
+}
+
+async function hashWeights(engine: Engine<LanguageBatch>, whole: boolean) {
+  const hash = createHash("sha256");
+  const weights = new Map<string, Float32Array>();
+  for await (const { name, values } of engine.weights()) {
+    hash.update(name).update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    if (whole) weights.set(name, values);
+  }
+  return { weightsHash: hash.digest("hex"), ...(whole && { weights }) };
+}
+
+function failed(error: unknown): RankAnswer {
+  const { name, message } = error as Error;
+  const code = error instanceof ShunyaError ? error.code : "";
+  return { records: [], weightsHash: "", error: { name, code, message } };
+}
+
+for (;;) {
+  const message = (await launched.receive()) as PoolMessage;
+  if (message.type === "clear") {
+    clearControl();
+    launched.send("cleared");
+  } else launched.send(await train(message.job, message.worldSize).catch(failed));
+}

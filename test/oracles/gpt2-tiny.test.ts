@@ -1,0 +1,99 @@
+// Training is PyTorch's: the same losses, gradient norms and final weights, at every stage and in every world that divides the
+// batch. gpt2-tiny/ holds what PyTorch made of it (make_gpt2.py beside it).
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
+import { openSafetensors } from "../../src/checkpoint/safetensors.ts";
+import type { Gpt2Config } from "../../src/nn/models/gpt2-config.ts";
+import type { Job } from "../laws/jobs.ts";
+import { run } from "../laws/pool.ts";
+
+const folder = fileURLToPath(new URL("gpt2-tiny/", import.meta.url));
+const expected = JSON.parse(readFileSync(`${folder}expected.json`, "utf8")) as {
+  readonly seq: number;
+  readonly global_batch: number;
+  readonly steps: number;
+  readonly lr: number;
+  readonly weight_decay: number;
+  readonly clip: number;
+  readonly betas: readonly [number, number];
+  readonly eps: number;
+  readonly losses: readonly number[];
+  readonly grad_norms: readonly number[];
+};
+const bytes = readFileSync(`${folder}tokens.bin`);
+const tokens = new Uint16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+
+const modelConfig = async (): Promise<Gpt2Config> => {
+  await using opened = await openModelFolder(`${folder}model`);
+  return opened.config;
+};
+
+async function jobOf(stage: number, precision: "fp32" | "bf16", more: object = {}): Promise<Job> {
+  const { lr, weight_decay, betas, eps } = expected;
+  return {
+    model: { kind: "gpt2", config: await modelConfig() },
+    modelFolder: `${folder}model`,
+    tokens,
+    steps: expected.steps,
+    seqLength: expected.seq,
+    wantsWeights: true,
+    config: {
+      train_batch_size: expected.global_batch,
+      gradient_clipping: expected.clip,
+      bf16: { enabled: precision === "bf16" },
+      optimizer: { type: "AdamW", params: { lr, weight_decay, betas, eps } },
+      zero_optimization: { stage, stage3_param_persistence_threshold: 0 },
+      ...more,
+    },
+  };
+}
+
+/** The largest |found - wanted| / |wanted|. */
+const relativeError = (found: readonly number[], wanted: readonly number[]): number =>
+  Math.max(...wanted.map((w, i) => Math.abs(found[i]! - w) / Math.abs(w)));
+
+/** The largest difference of any element of any tensor from the final weights. */
+async function weightError(weights: ReadonlyMap<string, Float32Array>): Promise<number> {
+  await using final = await openSafetensors(`${folder}final/model.safetensors`);
+  let largest = 0;
+  for (const [name, found] of weights) {
+    const wanted = await final.readFloat32(name, 0, found.length);
+    for (let i = 0; i < found.length; i++) largest = Math.max(largest, Math.abs(found[i]! - wanted[i]!));
+  }
+  return largest;
+}
+
+describe("gpt2-tiny is PyTorch's", () => {
+  for (const stage of [0, 1, 2, 3])
+    for (const ranks of [1, 2, 4])
+      test(`fp32, stage ${stage}, ${ranks} ranks`, async () => {
+        const { records, weights } = await run(ranks, await jobOf(stage, "fp32"));
+        const losses = records.map((r) => r.loss);
+        expect(losses).toHaveLength(expected.steps);
+        expect(relativeError(losses, expected.losses)).toBeLessThan(2e-5);
+        const norms = records.map((r) => r.gradNorm!);
+        expect(relativeError(norms, expected.grad_norms)).toBeLessThan(1e-4);
+        expect(weights!.size).toBe(3 * 12 + 4);
+        expect(await weightError(weights!)).toBeLessThan(1e-4);
+      });
+
+  for (const [stage, ranks] of [
+    [0, 1],
+    [2, 2],
+    [3, 4],
+  ] as const)
+    test(`bf16, stage ${stage}, ${ranks} ranks`, async () => {
+      const { records } = await run(ranks, await jobOf(stage, "bf16"));
+      const losses = records.map((r) => r.loss);
+      expect(relativeError(losses, expected.losses)).toBeLessThan(0.01);
+    });
+
+  test("the final weights are not the first ones, so that the comparison can fail", async () => {
+    await using first = await openModelFolder(`${folder}model`);
+    const name = "transformer.h.1.mlp.c_fc.weight";
+    const values = await first.weights!.read(name, 0, 64 * 256);
+    expect(await weightError(new Map([[name, values]]))).toBeGreaterThan(0.01);
+  });
+});
