@@ -187,11 +187,13 @@ describeKernels("elementwise kernels", (isa) => {
     ] as const) {
       const given = new Uint8Array(bytes).map((_, i) => (i * 31 + (i >> 8)) & 255);
       const src = bench.space(bytes, from);
-      const dst = bench.space(bytes + 8, to);
+      const dst = bench.space(bytes + 64, to);
+      const beyond = new Uint8Array(64).fill(9);
       native!.writeRegion(src.region, src.offset, given);
+      native!.writeRegion(dst.region, dst.offset + bytes, beyond);
       await bench.run("copy", { bytes, src, dst });
       expect(Buffer.compare(bench.bytes(dst, bytes), given)).toBe(0);
-      expect(bench.bytes({ region: dst.region, offset: dst.offset + bytes }, 8)).toEqual(new Uint8Array(8));
+      expect(bench.bytes({ region: dst.region, offset: dst.offset + bytes }, 64)).toEqual(beyond);
     }
     bench.close();
   });
