@@ -45,6 +45,17 @@ export async function* generate(options: GenerateOptions): AsyncGenerator<number
   }
 }
 
+/** Writes the prompt and, byte by byte, what follows it. */
+export async function printContinuation(options: GenerateOptions): Promise<void> {
+  const decoder = new TextDecoder();
+  const bytes = generate(options);
+  const first = await bytes.next(); // an error comes before anything is printed
+  process.stdout.write(options.prompt);
+  for (let next = first; !next.done; next = await bytes.next())
+    process.stdout.write(decoder.decode(Uint8Array.of(next.value), { stream: true }));
+  process.stdout.write(`${decoder.decode()}\n`);
+}
+
 /** Draws from softmax(logits / temperature) over the topK likeliest tokens. */
 export function sample(logits: Float32Array, options: Omit<GenerateOptions, "model" | "prompt" | "tokens">, index: number): number {
   const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]!);

@@ -81,11 +81,8 @@ function generateCommand(): Command {
     .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
     .option("--seed <n>", "of the draws", parseInteger(0), 42)
     .action(async (flags: { model: string; prompt: string; tokens: number; temperature: number; topK: number; seed: number }) => {
-      const { generate } = await import("./generate.ts");
-      const decoder = new TextDecoder();
-      process.stdout.write(flags.prompt);
-      for await (const byte of generate(flags)) process.stdout.write(decoder.decode(Uint8Array.of(byte), { stream: true }));
-      process.stdout.write(`${decoder.decode()}\n`);
+      const { printContinuation } = await import("./generate.ts");
+      await printContinuation(flags);
     });
 }
 
@@ -120,9 +117,10 @@ function program(): Command {
   root
     .command("quickstart")
     .description("the story in two minutes: a small card, a stage that fits, a model that learns")
-    .action(async () => {
+    .option("--output <dir>", "folder for everything that it writes", "runs/quickstart")
+    .action(async (flags: { output: string }) => {
       const { runQuickstart } = await import("./quickstart.ts");
-      process.exitCode = await runQuickstart(createLogger());
+      process.exitCode = await runQuickstart(createLogger(), { folder: flags.output, steps: 700 });
     });
   return root;
 }

@@ -10,7 +10,7 @@ import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import { describeTerminal, renderProgress } from "../report/progress.ts";
-import { renderRefusal } from "../report/refusal.ts";
+import { renderRefusal, type StagePeak } from "../report/refusal.ts";
 import { renderStepRecord, stepRecord } from "../report/step-record.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
@@ -62,15 +62,21 @@ export function forecastJob(job: TrainJob, opened: OpenedJob, config: ResolvedCo
   });
 }
 
-/** @throws MemoryBudgetError with the table of where the bytes would go and the stage that fits */
-async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Forecast): Promise<void> {
-  const budgetBytes = job.deviceMemoryBytes;
-  if (budgetBytes === undefined || foretold.peakBytes <= budgetBytes) return;
-  const stages = [];
+/** What the job would need at every stage, lowest first. */
+export async function forecastStages(job: TrainJob, opened: OpenedJob): Promise<StagePeak[]> {
+  const stages: StagePeak[] = [];
   for (const stage of [0, 1, 2, 3] as Stage[]) {
     const { peakBytes } = await forecastJob(job, opened, { ...opened.config, stage });
     stages.push({ stage, peakBytes });
   }
+  return stages;
+}
+
+/** @throws MemoryBudgetError with the table of where the bytes would go and the stage that fits */
+async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Forecast): Promise<void> {
+  const budgetBytes = job.deviceMemoryBytes;
+  if (budgetBytes === undefined || foretold.peakBytes <= budgetBytes) return;
+  const stages = await forecastStages(job, opened);
   const { stage } = opened.config;
   const message = renderRefusal({ stage, budgetBytes, atPeak: foretold.atPeak, stages });
   throw new MemoryBudgetError("device", foretold.peakBytes, budgetBytes, message);

@@ -1,0 +1,118 @@
+/** What the quickstart trains on: the text that npm has installed, a small GPT, and a card too small for it at stage 0. */
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, relative } from "node:path";
+import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
+import { UsageError } from "../errors/errors.ts";
+import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import type { TrainJob } from "./job.ts";
+import { parseBytes } from "./parse.ts";
+
+export interface Scene {
+  readonly job: TrainJob;
+  /** Where the trained model goes. */
+  readonly trained: string;
+  readonly logJson: string;
+  /** What each rank may hold on its device. */
+  readonly cardBytes: number;
+  /** The flags of `shunya train` for `job`, as a shell would be given them. */
+  readonly flags: readonly string[];
+  /** The text among them. */
+  readonly dataFlag: string;
+}
+
+/** The long ones among them: lib.dom.d.ts is the browser's interfaces, lib.es5.d.ts the language's own. */
+const texts = ["dom", "es5"];
+
+const shape: Gpt2Config = {
+  vocabularySize: 256,
+  positions: 128,
+  hidden: 192,
+  layers: 6,
+  heads: 6,
+  layerNormEpsilon: 1e-5,
+  initializerRange: 0.02,
+  embeddingDropout: 0,
+  attentionDropout: 0,
+  residualDropout: 0,
+  tied: true,
+};
+
+const settings = {
+  train_micro_batch_size_per_gpu: 2,
+  bf16: { enabled: true },
+  optimizer: { type: "AdamW", params: { lr: 1.5e-3, betas: [0.9, 0.95], weight_decay: 0.01 } },
+  steps_per_print: 50,
+};
+
+/** Between what stages 2 and 3 of this model need: only stage 3 fits. */
+const cardSize = "25.5MB";
+const ranks = 4;
+
+/** Writes the configuration and the model's shape into `folder`. @throws UsageError where that or the text cannot be had */
+export function setScene(folder: string, steps: number): Scene {
+  const { lib, data } = findText();
+  const config = join(folder, "ds_config.json");
+  const model = join(folder, "model");
+  try {
+    mkdirSync(model, { recursive: true });
+    writeFileSync(config, `${JSON.stringify(settings, undefined, 2)}\n`);
+    writeFileSync(join(model, "config.json"), renderGpt2Config(shape));
+  } catch (error) {
+    throw new UsageError(`${folder} cannot be written: ${(error as Error).message}; name another folder with --output`);
+  }
+  const cardBytes = parseBytes(cardSize);
+  const job: TrainJob = {
+    config,
+    overrides: [],
+    model,
+    data,
+    ranks,
+    steps,
+    seqLength: undefined,
+    seed: 42,
+    shuffle: true,
+    deviceMemoryBytes: cardBytes,
+    threads: 1,
+    output: undefined,
+  };
+  const dataFlag = `--data ${join(lib, `lib.{${texts.join(",")}}.d.ts`)}`;
+  const flags = [
+    `--config ${config} --model ${model}`,
+    dataFlag,
+    `--ranks ${ranks} --threads 1 --device-memory ${cardSize} --steps ${steps}`,
+  ];
+  return { job, trained: join(folder, "trained"), logJson: join(folder, "log.ndjson"), cardBytes, flags, dataFlag };
+}
+
+/** TypeScript's declaration files: in a package for each platform since version 7, in `typescript` itself before. */
+function findText(): { lib: string; data: string[] } {
+  for (const name of [`@typescript/typescript-${process.platform}-${process.arch}`, "typescript"]) {
+    const lib = libraryOf(name);
+    const data = texts.map((text) => join(lib ?? "", `lib.${text}.d.ts`));
+    if (lib !== undefined && data.every((file) => existsSync(file))) return { lib, data };
+  }
+  throw new UsageError(
+    "the quickstart's text is missing: it trains on the declaration files of the typescript package, which a checkout " +
+      'installs. Run "npm ci" there, or train on text of your own with "shunya train"',
+  );
+}
+
+/** The package's folder lib/, seen from here or from the typescript package: some package managers keep them apart. */
+function libraryOf(name: string): string | undefined {
+  const here = createRequire(import.meta.url);
+  for (const from of [() => here, () => createRequire(here.resolve("typescript/package.json"))]) {
+    try {
+      return nearest(join(dirname(from().resolve(`${name}/package.json`)), "lib"));
+    } catch {
+      // Not installed there.
+    }
+  }
+  return undefined;
+}
+
+/** The shorter of the two ways to name a path. */
+function nearest(path: string): string {
+  const fromHere = relative(process.cwd(), path);
+  return fromHere.length < path.length ? fromHere : path;
+}

@@ -1,0 +1,116 @@
+/** `shunya quickstart`: what ZeRO is for, in two minutes and on this machine, by the same code as `train` and `generate`. */
+import { InternalError, MemoryBudgetError } from "../errors/errors.ts";
+import { exitCodes } from "../launch/exit-codes.ts";
+import type { Logger } from "../log/logger.ts";
+import { formatBytes, formatDuration } from "../report/numbers.ts";
+import { type StagePeak, stageThatFits } from "../report/refusal.ts";
+import { printContinuation } from "./generate.ts";
+import { openJob, type TrainJob } from "./job.ts";
+import { type Scene, setScene } from "./quickstart-scene.ts";
+import { forecastStages, runTrain, type TrainResult } from "./train.ts";
+
+export interface QuickstartOptions {
+  /** Everything is written here. */
+  readonly folder: string;
+  /** Optimizer steps of the training run. */
+  readonly steps: number;
+}
+
+const prompt = "interface HTML";
+const lineBreak = " \\\n      ";
+
+/** Tells the story on standard output. @returns the exit code @throws UsageError where the text is not installed */
+export async function runQuickstart(logger: Logger, { folder, steps }: QuickstartOptions): Promise<number> {
+  const startedMs = performance.now();
+  const scene = setScene(folder, steps);
+  const { ranks } = scene.job;
+  say(
+    `${ranks} ranks train one small GPT together, each on its own part of the text, and each has a card of only ` +
+      `${formatBytes(scene.cardBytes)}. (The card is a budget: this version trains on the CPU.)`,
+  );
+  await refuseStage0(scene, logger);
+  const { exitCode, records } = await trainWhereItFits(scene, logger);
+  if (exitCode !== exitCodes.ok) return exitCode;
+  const [first, last] = [records[0]!.loss, records.at(-1)!.loss];
+  heading(3, "What has it learned?");
+  say(
+    `A loss of ${first.toFixed(2)} is as unsure as a guess among ${Math.round(Math.exp(first))} bytes; ` +
+      `${last.toFixed(2)} is a guess among ${Math.exp(last).toFixed(1)}. Given a few bytes, the model goes on like this:`,
+  );
+  command(`generate --model ${scene.trained} --prompt "${prompt}" --temperature 0.5`);
+  await printContinuation({ model: scene.trained, prompt, tokens: 320, temperature: 0.5, topK: 40, seed: 42 });
+  heading(4, "What to try next");
+  for (const line of nextCommands(scene)) command(line);
+  say(
+    `\nThe log of every step is ${scene.logJson}. The quickstart took ${formatDuration((performance.now() - startedMs) / 1000)}.`,
+  );
+  return exitCodes.ok;
+}
+
+/** Stage 0 as anyone would ask for it: the refusal is the point. */
+async function refuseStage0(scene: Scene, logger: Logger): Promise<void> {
+  heading(1, "Plain data parallelism, which is stage 0");
+  say(
+    "Every rank keeps the whole model, its gradients and its optimizer states. Before anything is allocated, Shunya runs",
+  );
+  say("two steps on a device that only counts, and compares the peak with the card:");
+  command(trainLine(0, scene.flags));
+  try {
+    await runTrain(atStage(scene.job, 0), undefined, logger);
+  } catch (error) {
+    if (!(error instanceof MemoryBudgetError)) throw error;
+    say(error.message);
+    return;
+  }
+  throw new InternalError(`stage 0 fits the quickstart's card of ${scene.cardBytes} bytes`);
+}
+
+async function trainWhereItFits(scene: Scene, logger: Logger): Promise<TrainResult> {
+  const { stage, peakBytes } = await lowestStage(scene);
+  heading(2, `The stage that fits: ${stage}`);
+  say(
+    `By the same forecast stage ${stage} needs ${formatBytes(peakBytes)}. Each rank keeps one part in ${scene.job.ranks} of ` +
+      `${shardedAt(stage)}. So the same model trains on the same card:`,
+  );
+  command(trainLine(stage, [...scene.flags, `--output ${scene.trained} --log-json ${scene.logJson}`]));
+  return runTrain(atStage({ ...scene.job, output: scene.trained }, stage), scene.logJson, logger);
+}
+
+async function lowestStage(scene: Scene): Promise<StagePeak> {
+  await using opened = await openJob(scene.job);
+  const fits = stageThatFits(await forecastStages(scene.job, opened), scene.cardBytes);
+  if (!fits) throw new InternalError(`no stage fits the quickstart's card of ${scene.cardBytes} bytes`);
+  return fits;
+}
+
+function shardedAt(stage: number): string {
+  if (stage === 1) return "the optimizer states";
+  if (stage === 2) return "the optimizer states and the gradients";
+  return "everything, and a layer's weights are whole only while that layer runs";
+}
+
+const atStage = (job: TrainJob, stage: number): TrainJob => ({
+  ...job,
+  overrides: [...job.overrides, ["zero_optimization.stage", stage]],
+});
+
+const trainLine = (stage: number, flags: readonly string[]): string =>
+  [`train --stage ${stage}`, ...flags].join(lineBreak);
+
+/** Each of them works as it is shown. */
+function nextCommands({ job, trained, dataFlag }: Scene): string[] {
+  const goOn = [`train --stage 3 --config ${job.config} --model ${trained}`, dataFlag];
+  return [
+    `generate --model ${trained} --prompt "declare function "`,
+    [...goOn, "--ranks 2 --steps 100 --set optimizer.params.lr=3e-4"].join(lineBreak),
+    "launch --ranks 2 examples/own-model.ts",
+  ];
+}
+
+function heading(number: number, text: string): void {
+  process.stdout.write(`\n── ${number}. ${text} ${"─".repeat(Math.max(0, 74 - text.length))}\n\n`);
+}
+
+const say = (text: string): void => void process.stdout.write(`${text}\n`);
+const shown = (line: string): string => `  npx shunya ${line}`;
+const command = (line: string): void => say(`\n${shown(line)}\n`);
