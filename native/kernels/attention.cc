@@ -33,11 +33,13 @@ template <DType T> struct Scratch {
   }
 };
 
+// Per query: the largest scaled score so far, in units of ln 2, and the sum of probabilities relative to it.
 struct RunningSoftmax { vf largest[wideVectors], sum[wideVectors]; };
 
 template <DType T> struct Forward {
   const AttentionArgs& a;
   const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>), seqWords = ceilDiv(a.seq, wordDepth<T>);
+  const vf scale = broadcast(a.scale * log2e);
   const int64_t strips = ceilDiv(a.seq, wideCols), group = a.heads / a.kvHeads;
 
   // Strips of one key head are dealt to `parts` tasks in turn; each packs keys and values anew, which costs little.
@@ -70,8 +72,8 @@ template <DType T> struct Forward {
       scoreChunk(s, query, key, keys, run);
       if (key > 0) rescale(s, before, run);
       if (a.dropProbability > 0) drawFactors(s, sample, head, query, key, keys);
-      if (a.dropProbability > 0) exponentiate<true>(s, words, run);
-      else exponentiate<false>(s, words, run);
+      if (a.dropProbability > 0) exponentiate<true>(s, query, key, words, run);
+      else exponentiate<false>(s, query, key, words, run);
       for (int64_t row = 0; row < a.headDim; row += wideRows)
         multiplyWide<T>(words, s.values + row * seqWords + key / wordDepth<T> * wideRows, s.probabilities,
                         s.sums + row * wideCols, key > 0);
@@ -79,31 +81,33 @@ template <DType T> struct Forward {
     finish(s, sample, head, query, queries, run);
   }
 
-  // Scaled scores of keys [key, key + keys), minus infinity where the key comes after the query, and their maximum.
+  // Keys up to a lane's own position are seen; `behind` is how far a key lies behind the strip's first query.
+  static vf seen(vf x, int64_t behind, int v, vf otherwise) {
+    return laneNumbers() + v * VL >= (int32_t)behind ? x : otherwise;
+  }
+
+  // Scores of keys [key, key + keys) and their maximum, in units of ln 2 after scaling.
   void scoreChunk(const Scratch<T>& s, int64_t query, int64_t key, int64_t keys, RunningSoftmax& run) const {
-    const vf scale = broadcast(a.scale);
     for (int64_t row = 0; row < keys; row += wideRows) {
       float* tile = s.scores + row * wideCols;
       multiplyWide<T>(headWords, s.keys + (key + row) * headWords, s.queries, tile, false);
-      const int64_t behind = key + row - query;  // of the tile's first key behind the first query
-      const bool diagonal = behind + wideRows > 1;
-      for (int y = 0; y < wideRows; y++)
+      const int64_t behind = key + row - query;
+      SHUNYA_UNROLL
+      for (int y = 0; y < wideRows; y++) {
+        SHUNYA_UNROLL
         for (int v = 0; v < wideVectors; v++) {
-          float* p = tile + y * wideCols + v * VL;
-          vf score = loadLanes<vf>(p, Whole{}) * scale;
-          if (diagonal) {
-            score = laneNumbers() + v * VL >= (int32_t)behind + y ? score : broadcast(-INFINITY);
-          }
-          storeLanes(p, score, Whole{});
+          vf score = loadLanes<vf>(tile + y * wideCols + v * VL, Whole{}) * scale;
+          if (behind + wideRows > 1) score = seen(score, behind + y, v, run.largest[v]);
           run.largest[v] = max(run.largest[v], score);
         }
+      }
     }
   }
 
   // Earlier sums were taken relative to a smaller maximum.
   void rescale(const Scratch<T>& s, const RunningSoftmax& before, RunningSoftmax& run) const {
     for (int v = 0; v < wideVectors; v++) {
-      const vf shrink = vexp(before.largest[v] - run.largest[v]);
+      const vf shrink = powerOfTwo<T>(before.largest[v] - run.largest[v]);
       run.sum[v] *= shrink;
       for (int64_t row = 0; row < a.headDim; row++) {
         float* p = s.sums + row * wideCols + v * VL;
@@ -114,24 +118,23 @@ template <DType T> struct Forward {
 
   // Scores become probabilities (not yet divided by their sum), in place, as words of the product with the values. The
   // sum is that of all of them: dropout acts on probabilities that are already normalised.
-  template <bool drop> void exponentiate(const Scratch<T>& s, int64_t words, RunningSoftmax& run) const {
+  template <bool drop>
+  void exponentiate(const Scratch<T>& s, int64_t query, int64_t key, int64_t words, RunningSoftmax& run) const {
     constexpr int depth = wordDepth<T>;
-    for (int v = 0; v < wideVectors; v++) {
-      vf sum = run.sum[v];
-      const vf largest = run.largest[v];
-      const auto probability = [&](int64_t row) {
-        const int64_t at = row * wideCols + v * VL;
-        const vf e = vexp(loadLanes<vf>(s.scores + at, Whole{}) - largest);
-        sum += e;
-        return drop ? e * loadLanes<vf>(s.factors + at, Whole{}) : e;
-      };
-      for (int64_t w = 0; w < words; w++) {
-        const vf first = probability(w * depth);
-        vu word = bitsOf(first);
-        if constexpr (depth == 2) word = pairWords(first, probability(w * 2 + 1));
-        storeLanes(s.probabilities + w * wideCols + v * VL, word, Whole{});
+    for (int64_t w = 0; w < words; w++) {
+      const int64_t behind = key + w * depth - query;
+      SHUNYA_UNROLL
+      for (int v = 0; v < wideVectors; v++) {
+        vf probability[depth];
+        for (int r = 0; r < depth; r++) {
+          const int64_t at = (w * depth + r) * wideCols + v * VL;
+          vf p = powerOfTwo<T>(fma(loadLanes<vf>(s.scores + at, Whole{}), scale, -run.largest[v]));
+          if (behind + depth > 1) p = seen(p, behind + r, v, zero());
+          run.sum[v] += p;
+          probability[r] = drop ? p * loadLanes<vf>(s.factors + at, Whole{}) : p;
+        }
+        storeLanes(s.probabilities + w * wideCols + v * VL, wordsOf(probability), Whole{});
       }
-      run.sum[v] = sum;
     }
   }
 
@@ -154,7 +157,7 @@ template <DType T> struct Forward {
     vf inverse[wideVectors];
     for (int v = 0; v < wideVectors; v++) {
       inverse[v] = broadcast(1.0f) / run.sum[v];
-      for (int l = 0; l < VL && v * VL + l < queries; l++) lse[v * VL + l] = run.largest[v][l] + std::log(run.sum[v][l]);
+      for (int l = 0; l < VL && v * VL + l < queries; l++) lse[v * VL + l] = ln2 * run.largest[v][l] + std::log(run.sum[v][l]);
     }
     char* out = headAddress(a.out, a, a.outStride, sample, head) + query * a.outStride * (int64_t)sizeof(Storage<T>);
     storeTransposed<T>(s.sums, queries, a.headDim, inverse, out, a.outStride);

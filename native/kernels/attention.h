@@ -67,6 +67,9 @@ SHUNYA_INLINE vu pairWords(vf first, vf second) {
   return ((bitsOf(first) + 0x8000u) >> 16) | ((bitsOf(second) + 0x8000u) & 0xffff0000u);
 }
 
+SHUNYA_INLINE vu wordsOf(const vf (&rows)[1]) { return bitsOf(rows[0]); }
+SHUNYA_INLINE vu wordsOf(const vf (&rows)[2]) { return pairWords(rows[0], rows[1]); }
+
 // 1 / (1 - p) where a probability is kept and 0 where it is dropped, for keys [key, key + count) of one query.
 inline void dropFactors(const AttentionArgs& a, int64_t sample, int64_t head, int64_t query, int64_t key, int64_t count, float* out) {
   const int64_t row = ((a.firstSample + sample) * a.heads + head) * a.seq + query;
@@ -85,11 +88,15 @@ void storeTransposed(const float* x, int64_t cols, int64_t rows, const vf (&fact
   for (int v = 0; v * VL < cols; v++)
     for (int64_t row = 0; row < rows; row += VL) {
       vu block[VL];
+      SHUNYA_UNROLL
       for (int y = 0; y < VL; y++)
         block[y] = row + y < rows ? bitsOf(loadLanes<vf>(x + (row + y) * wideCols + v * VL, Whole{}) * factors[v]) : vu{};
       transpose(block);
-      for (int c = 0; c < VL && v * VL + c < cols; c++) {
+      const int count = (int)std::min<int64_t>(VL, cols - v * VL);
+      SHUNYA_UNROLL
+      for (int c = 0; c < VL; c++) {
         Storage<T>* line = (Storage<T>*)out + (v * VL + c) * outStride;
+        if (c >= count) continue;
         if (rows - row >= VL) store<T>(line, row, floatOf(block[c]));
         else store<T>(line, row, floatOf(block[c]), Part{(int)(rows - row)});
       }
@@ -101,5 +108,32 @@ SHUNYA_INLINE vi laneNumbers() {
   for (int l = 0; l < VL; l++) n[l] = l;
   return loadLanes<vi>(n, Whole{});
 }
+
+// 2^x for what becomes a probability. Interpolation at the Chebyshev points of [-1/2, 1/2], exact at whole x: relative error
+// 7e-8 where probabilities stay fp32, 7e-6 where they become bf16 (whose own rounding is 2e-3). NaN stays NaN.
+template <DType T> SHUNYA_INLINE vf powerOfTwo(vf x) {
+  x = max(broadcast(-150.0f), x);
+#if defined(__AVX512F__)
+  const vf whole = (vf)_mm512_roundscale_ps((__m512)x, 0);
+#else
+  const vf shifter = broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const vf whole = (x + shifter) - shifter;
+#endif
+  const vf f = x - whole;
+  vf p;
+  if constexpr (wordDepth<T> == 2) {
+    p = fma(broadcast(0.00965671055f), f, broadcast(0.0558382832f));
+    p = fma(p, f, broadcast(0.2402253f));
+    p = fma(p, f, broadcast(0.693136752f));
+  } else {
+    p = fma(broadcast(1.54531634e-4f), f, broadcast(1.33908633e-3f));
+    p = fma(p, f, broadcast(9.61808302e-3f));
+    p = fma(p, f, broadcast(5.55035695e-2f));
+    p = fma(p, f, broadcast(0.240226507f));
+    p = fma(p, f, broadcast(0.693147182f));
+  }
+  return scaleByPower(fma(p, f, broadcast(1.0f)), whole);
+}
+constexpr float log2e = 1.44269504f, ln2 = 0.693147181f;
 
 }  // namespace shunya::SHUNYA_ISA

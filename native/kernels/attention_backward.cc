@@ -23,7 +23,8 @@ template <DType T> struct Scratch {
   uint32_t *probabilities, *scoreGradients;              // of one panel and chunk: depth is the query, right
   Storage<wordType<T>>* scoreRows;                       // dS as [query of the chunk][key of the block]
   uint32_t* scoresTurned;                                // a panel of it, right: depth is the key
-  float *lse, *delta, *tile, *gradientTile, *factors;
+  float *lse, *delta;                                    // of each query; lse in units of ln 2
+  float *tile, *gradientTile, *factors;                  // of wideRows queries and a panel of keys
   float *dq, *dk, *dv;                                   // sums as [panel][head][wideCols]
   int64_t bytes;
 
@@ -102,7 +103,7 @@ template <DType T> struct Backward {
           sum = fma(load<T>(out + t * a.outStride, d, extent), load<T>((const Storage<T>*)dOut.data + t * dOut.stride, d, extent), sum);
         });
       s.delta[t] = sumLanes(sum);
-      s.lse[t] = t < a.seq ? a.lse[(sample * a.heads + head) * a.seq + t] : 0;
+      s.lse[t] = t < a.seq ? a.lse[(sample * a.heads + head) * a.seq + t] * log2e : 0;
     }
   }
 
@@ -160,14 +161,12 @@ template <DType T> struct Backward {
       }
     }
   }
-  static vu wordsOf(const vf (&rows)[1]) { return bitsOf(rows[0]); }
-  static vu wordsOf(const vf (&rows)[2]) { return pairWords(rows[0], rows[1]); }
 
   // One query, VL keys of which those up to lane `lastLane` are not after it; `at` is their place in the tiles.
   template <bool drop>
   inline __attribute__((always_inline)) void scoreVector(const Scratch<T>& s, int64_t query, int64_t at, bool diagonal, int32_t lastLane, vf& probability,
                                         vf& gradient) const {
-    vf p = vexp(fma(loadLanes<vf>(s.tile + at, Whole{}), broadcast(a.scale), broadcast(-s.lse[query])));
+    vf p = powerOfTwo<T>(fma(loadLanes<vf>(s.tile + at, Whole{}), broadcast(a.scale * log2e), broadcast(-s.lse[query])));
     if (diagonal) p = laneNumbers() <= lastLane ? p : zero();
     vf dp = loadLanes<vf>(s.gradientTile + at, Whole{});
     probability = p;

@@ -197,7 +197,7 @@ describeKernels("attention", (isa) => {
       const spans = await run(bench, c, dtype, inputs);
       const stride = strides(c);
       const lse = bench.read(spans.lse, wanted.lse.length, "f32");
-      expect(worstPart(lse, wanted.lse)).toBeLessThan(3e-6);
+      expect(worstPart(lse, wanted.lse)).toBeLessThan(dtype === "bf16" ? 1e-5 : 3e-6);
       for (const [name, rowStride, heads] of [
         ["out", stride.out, c.heads],
         ["dq", stride.q, c.heads],
