@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include "api_peak.h"
-#include "group.h"
+#include "groups.h"
 #include "ops.h"
 #include "queue.h"
 #include "regions.h"
@@ -15,6 +15,7 @@ namespace shunya {
 
 namespace {
 
+constexpr int maxWorld = 4096;
 std::vector<std::shared_ptr<Queue>> queues;  // by handle; only the JavaScript thread touches the list
 
 // One call's arguments, checked as they are taken.
@@ -29,7 +30,7 @@ class CallArgs {
                          " to " + std::to_string((int64_t)most)};
     return v;
   }
-  int integer(size_t i, const char* what, int least = 0) { return (int)number(i, what, least, INT_MAX); }
+  int integer(size_t i, const char* what, int least = 0, int most = INT_MAX) { return (int)number(i, what, least, most); }
   size_t bytes(size_t i, const char* what) { return (size_t)number(i, what, 0, 9007199254740991.0); }
   bool boolean(size_t i) { bool v = false; if (i < count_) napi_get_value_bool(env_, values_[i], &v); return v; }
 
@@ -114,7 +115,13 @@ napi_value selectIsa(napi_env env, CallArgs& a) {
 napi_value createRegionCall(napi_env env, CallArgs& a) { return toNumber(env, createRegion(a.bytes(0, "bytes"))); }
 napi_value createSharedMemoryCall(napi_env env, CallArgs& a) { return toNumber(env, createSharedMemory(a.bytes(0, "bytes"))); }
 napi_value openRegionCall(napi_env env, CallArgs& a) { return toNumber(env, openRegion(a.integer(0, "descriptor"), a.bytes(1, "bytes"))); }
-napi_value closeRegionCall(napi_env env, CallArgs& a) { closeRegion(a.integer(0, "region")); return undefined(env); }
+napi_value closeRegionCall(napi_env env, CallArgs& a) {
+  const RegionPtr closed = closeRegion(a.integer(0, "region"));
+  // Ops that are under way may still touch it.
+  for (auto& queue : queues)
+    if (queue) queue->hold(closed);
+  return undefined(env);
+}
 napi_value lockRegionCall(napi_env env, CallArgs& a) {
   napi_value out;
   napi_get_boolean(env, lockRegion(a.integer(0, "region"), a.bytes(1, "offset"), a.bytes(2, "bytes")), &out);
@@ -137,8 +144,9 @@ napi_value createQueue(napi_env env, CallArgs& a) {
   return toNumber(env, (double)queues.size() - 1);
 }
 napi_value destroyQueue(napi_env env, CallArgs& a) {
-  a.queue(0)->requestStop();
+  const auto queue = a.queue(0);
   queues[a.integer(0, "queue")] = nullptr;
+  queue->stop();
   return undefined(env);
 }
 
@@ -153,7 +161,7 @@ napi_value upload(napi_env env, CallArgs& a) {
   const auto from = a.typed(3, napi_uint8_array, "from");
   void* to = regionRange(a.integer(1, "region"), (double)a.bytes(2, "offset"), from.length, "upload");
   auto held = std::make_shared<std::vector<char>>((const char*)from.data, (const char*)from.data + from.length);
-  return toNumber(env, (double)queue->push([to, held](Pool&) { memcpy(to, held->data(), held->size()); }));
+  return toNumber(env, (double)queue->push([to, held](OpContext&) { memcpy(to, held->data(), held->size()); }));
 }
 
 napi_value scratchBytes(napi_env env, CallArgs& a) {
@@ -163,14 +171,21 @@ napi_value scratchBytes(napi_env env, CallArgs& a) {
 }
 
 napi_value waitCall(napi_env env, CallArgs& a) {
-  return toNumber(env, (double)a.queue(0)->pushWait(a.queue(1), (uint64_t)a.bytes(2, "sequence")));
+  const auto queue = a.queue(0), other = a.queue(1);
+  const auto sequence = (uint64_t)a.bytes(2, "sequence");
+  if (queue == other && sequence > queue->issued())
+    throw RangeFailure{"wait: found op " + std::to_string(sequence) + " of the same queue, after the wait; wanted an earlier one"};
+  return toNumber(env, (double)queue->pushWait(other, sequence));
 }
 
 napi_value reached(napi_env env, CallArgs& a) {
   const auto queue = a.queue(0);
   const auto sequence = (uint64_t)a.bytes(1, "sequence");
+  if (queue->succeeded(sequence)) return resolvedPromise(env);
   Pending pending = newPromise(env);
-  queue->listen(sequence, [id = pending.id](FailurePtr failure) { settle(id, failure, {}); });
+  FailurePtr failure;
+  const bool isListening = queue->listen(sequence, [id = pending.id](FailurePtr failure) { settle(id, failure, {}); }, &failure);
+  if (!isListening) settle(pending.id, failure, {});
   return pending.promise;
 }
 
@@ -185,46 +200,48 @@ napi_value trace(napi_env env, CallArgs& a) {
   return out;
 }
 
-napi_value createGroup(napi_env env, CallArgs& a) {
-  const int rank = a.integer(0, "rank"), world = a.integer(1, "world", 1);
-  return toNumber(env, keepGroup(std::make_shared<Group>(rank, world, a.integer(2, "control"), a.integers(3, "arenas"), a.integer(4, "deadlineMs"))));
+napi_value createGroupCall(napi_env env, CallArgs& a) {
+  const int rank = a.integer(0, "rank"), world = a.integer(1, "world", 1, maxWorld), control = a.integer(2, "control");
+  return toNumber(env, createGroup(rank, world, control, a.integers(3, "arenas"), a.integer(4, "deadlineMs")));
 }
-napi_value destroyGroup(napi_env env, CallArgs& a) { dropGroup(a.integer(0, "group")); return undefined(env); }
-napi_value controlBytes(napi_env env, CallArgs& a) { return toNumber(env, (double)Group::controlBytes((int)a.number(0, "world", 1, 65536))); }
+napi_value destroyGroupCall(napi_env env, CallArgs& a) { destroyGroup(a.integer(0, "group")); return undefined(env); }
+napi_value controlBytes(napi_env env, CallArgs& a) { return toNumber(env, (double)Group::controlBytes(a.integer(0, "world", 1, maxWorld))); }
 napi_value abortGroup(napi_env env, CallArgs& a) {
-  int32_t exitCode = a.integer(2, "exitCode", INT_MIN);
-  Group::abort(a.integer(0, "control"), a.integer(1, "rank"), exitCode);
+  const int control = a.integer(0, "control"), rank = a.integer(1, "rank"), exitCode = a.integer(2, "exitCode", INT_MIN);
+  regionRange(control, 0, Group::controlBytes(1), "abortGroup", "control");
+  Group::abort(*regionOf(control, "abortGroup"), rank, exitCode);
   return undefined(env);
 }
 
 napi_value exchange(napi_env env, CallArgs& a) {
-  auto group = groupOf(a.integer(0, "group"));
-  const auto tag = (uint32_t)a.bytes(1, "tag");
+  const auto group = groupOf(a.integer(0, "group"));
+  const auto tag = (uint64_t)a.bytes(1, "tag");
   const auto payload = a.typed(2, napi_uint8_array, "payload");
-  if (payload.length > maxExchangeBytes) throw RangeFailure{"exchange: found " + std::to_string(payload.length) + " bytes; wanted at most " + std::to_string(maxExchangeBytes)};
-  Pending pending = newPromise(env);
-  std::string own((const char*)payload.data, payload.length);
-  exchangeQueue().push([group, tag, own = std::move(own), id = pending.id](Pool&) {
-    try {
-      CallHeader header{};
-      header.op = ExchangeOp; header.tag = tag; header.count = own.size();
-      memcpy(group->payload(group->rank()), own.data(), own.size());
-      std::vector<std::string> all;
-      group->call(1, header, [&] { for (int q = 0; q < group->world(); q++) all.emplace_back(group->payload(q), own.size()); });
-      settle(id, nullptr, std::move(all));
-    } catch (const OpFailure& thrown) {
-      settle(id, thrown.failure, {});
-    }
-  });
+  if (payload.length > maxExchangeBytes)
+    throw RangeFailure{"exchange: found " + std::to_string(payload.length) + " bytes; wanted at most " + std::to_string(maxExchangeBytes)};
+  const Pending pending = newPromise(env);
+  auto received = std::make_shared<std::vector<std::string>>();
+  Queue& queue = group->exchangeQueue();
+  // The group outlives its own queue's thread, so the task needs no hold on it.
+  const uint64_t sequence = queue.push([group = group.get(), tag, received, own = std::string((const char*)payload.data, payload.length)](
+                                           OpContext& on) { *received = group->exchange(tag, own, on.stopping); });
+  FailurePtr failure;
+  const bool isListening = queue.listen(
+      sequence, [id = pending.id, received](FailurePtr failure) { settle(id, failure, std::move(*received)); }, &failure);
+  if (!isListening) settle(pending.id, failure, std::move(*received));
   return pending.promise;
 }
 
+// For the test that holds both op tables together.
 napi_value opCount(napi_env env, CallArgs&) { return toNumber(env, opRowCount); }
+napi_value opArity(napi_env env, CallArgs& a) { return toNumber(env, opRow(a.integer(0, "op")).arity); }
 
 void cleanUp(void*) {
   stopAllGroups();
   for (auto& queue : queues)
     if (queue) queue->requestStop();
+  for (auto& queue : queues)
+    if (queue) queue->stop();
   queues.clear();
   closeResolver();
 }
@@ -239,7 +256,10 @@ void add(napi_env env, napi_value exports, const char* name) {
 }  // namespace
 
 napi_value initialise(napi_env env, napi_value exports) {
-  openResolver(env);
+  if (!openResolver(env)) {
+    napi_throw_error(env, nullptr, "the native core serves one JavaScript thread, and another one of this process has loaded it");
+    return nullptr;
+  }
   add<isa>(env, exports, "isa");
   add<selectIsa>(env, exports, "selectIsa");
   add<createRegionCall>(env, exports, "createRegion");
@@ -258,12 +278,13 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<reached>(env, exports, "reached");
   add<completed>(env, exports, "completed");
   add<trace>(env, exports, "trace");
-  add<createGroup>(env, exports, "createGroup");
-  add<destroyGroup>(env, exports, "destroyGroup");
+  add<createGroupCall>(env, exports, "createGroup");
+  add<destroyGroupCall>(env, exports, "destroyGroup");
   add<controlBytes>(env, exports, "controlBytes");
   add<exchange>(env, exports, "exchange");
   add<abortGroup>(env, exports, "abortGroup");
   add<opCount>(env, exports, "opCount");
+  add<opArity>(env, exports, "opArity");
   addMeasurePeak(env, exports);
   napi_add_env_cleanup_hook(env, cleanUp, nullptr);
   return exports;

@@ -1,6 +1,7 @@
 // Reading an op's fields in wire order (src/device/ops.ts), every one of them checked.
 #pragma once
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include "../kernels/kernels.h"
 #include "regions.h"
@@ -12,20 +13,26 @@ class ArgReader {
   ArgReader(const char* op, const double* values, size_t count, bool checkSpans)
       : op_(op), values_(values), count_(count), checkSpans_(checkSpans) {}
 
-  // A non-negative integer below 2^53.
-  int64_t size(const char* field, int64_t least = 0) {
+  // A non-negative integer that a double holds exactly.
+  int64_t size(const char* field, int64_t least = 0, int64_t most = 9007199254740991) {
     const double v = next(field);
-    if (!(v >= (double)least && v <= 9007199254740992.0 && v == std::floor(v)))
-      fail(field, std::to_string(v), "a whole number of at least " + std::to_string(least));
+    if (!(v >= (double)least && v <= (double)most && v == std::floor(v)))
+      fail(field, text(v), "a whole number of " + std::to_string(least) + " to " + std::to_string(most));
     return (int64_t)v;
   }
-  float real(const char* field) { return (float)next(field); }
+  double real(const char* field) { return next(field); }
   bool flag(const char* field) { return next(field) != 0; }
+
+  float probability(const char* field) {
+    const float v = (float)next(field);
+    if (!(v >= 0 && v < 1)) fail(field, text(v), "at least 0 and below 1");
+    return v;
+  }
 
   DType dtype(const char* field, bool floating = true) {
     const double v = next(field);
     const bool known = v == 0 || v == 1 || v == 2 || (!floating && (v == 3 || v == 4));
-    if (!known) fail(field, std::to_string(v), floating ? "f32, bf16 or f16" : "a dtype code");
+    if (!known) fail(field, text(v), floating ? "f32, bf16 or f16" : "a dtype code");
     return (DType)(int)v;
   }
 
@@ -33,34 +40,42 @@ class ArgReader {
   struct Span { double region, offset; const char* field; };
   Span span(const char* field) { const double region = next(field), offset = next(field); return {region, offset, field}; }
 
-  // The address of `elements` elements. With `strided` spans pass the extent from the first to the last element.
-  void* at(const Span& s, double elements, DType type) {
-    if (elements > 9007199254740992.0 / 8) fail(s.field, std::to_string(elements) + " elements", "fewer");
-    const size_t width = dtypeBytes(type);
+  // The address of `units` units of `unitBytes`, at a multiple of `alignment`.
+  void* at(const Span& s, double units, size_t unitBytes, size_t alignment) {
+    if (!(units <= 1125899906842624.0)) fail(s.field, text(units) + " elements", "fewer than 2^50");
     if (!checkSpans_) return nullptr;
-    if (s.region != std::floor(s.region) || std::fabs(s.region) > 1e9) fail(s.field, std::to_string(s.region), "a region number");
-    if (s.offset != s.offset || std::fmod(s.offset, (double)width) != 0)
-      fail(s.field, "byte offset " + std::to_string(s.offset), "a multiple of " + std::to_string(width));
-    return regionRange((int)s.region, s.offset, (size_t)elements * width, std::string(op_) + "." + s.field);
+    if (!(s.region >= 0 && s.region <= 1e9 && s.region == std::floor(s.region))) fail(s.field, "region " + text(s.region), "a region number");
+    void* address = regionRange((int)s.region, s.offset, (size_t)units * unitBytes, op_, s.field);
+    if ((uint64_t)s.offset % alignment != 0)
+      fail(s.field, "byte offset " + text(s.offset), "a multiple of " + std::to_string(alignment));
+    return address;
   }
+  // The address of `elements` elements. Of strided spans pass the extent from the first to the last element.
+  void* at(const Span& s, double elements, DType type) { return at(s, elements, dtypeBytes(type), dtypeBytes(type)); }
   template <typename T> T* at(const Span& s, double elements, DType type) { return (T*)at(s, elements, type); }
-  static bool isNull(const Span& s) { return s.region < 0; }
-  void* atOrNull(const Span& s, double elements, DType type) { return isNull(s) ? nullptr : at(s, elements, type); }
-
-  void end() const {
-    if (position_ != count_)
-      throw RangeFailure{std::string(op_) + ": found " + std::to_string(count_) + " numbers; wanted " + std::to_string(position_)};
+  static bool isNull(const Span& s) { return s.region == -1; }
+  // Without addresses a given operand still differs from none: scratch may depend on which are there.
+  void* atOrNull(const Span& s, double elements, DType type) {
+    if (isNull(s)) return nullptr;
+    void* address = at(s, elements, type);
+    return checkSpans_ ? address : this;
   }
+
   [[noreturn]] void fail(const char* field, const std::string& found, const std::string& wanted) const {
     throw RangeFailure{std::string(op_) + "." + field + ": found " + found + "; wanted " + wanted};
   }
   bool checksSpans() const { return checkSpans_; }
+  size_t position() const { return position_; }
 
  private:
   double next(const char* field) {
-    if (position_ >= count_)
-      throw RangeFailure{std::string(op_) + "." + field + ": found only " + std::to_string(count_) + " numbers; wanted more"};
+    if (position_ >= count_) fail(field, "the end of " + std::to_string(count_) + " numbers", "more");
     return values_[position_++];
+  }
+  static std::string text(double v) {
+    char digits[40];
+    snprintf(digits, sizeof digits, "%.17g", v);
+    return digits;
   }
 
   const char* op_;

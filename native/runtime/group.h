@@ -1,6 +1,7 @@
 // Ranks of one machine: a control region orders their calls, and every rank reads the others' memory directly.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,65 +11,74 @@
 
 namespace shunya {
 
-constexpr int maxSegments = 64;
+constexpr int maxSegments = 512;
 constexpr size_t maxExchangeBytes = 256 << 10;
 
-// What a rank says when it arrives at a call. Calls must agree in everything but the offsets.
+enum GroupOp : uint32_t { ReduceScatterOp = 0, AllGatherOp, BroadcastOp, BarrierOp, ExchangeOp };
+
+// What a rank says when it arrives at a call. Calls must agree in all of it.
 struct CallHeader {
-  uint32_t op, dtype, segments;
-  uint32_t tag;
-  uint64_t count;
-  uint64_t offsets[maxSegments];  // of each segment, in the rank's own arena
+  uint32_t op = 0, dtype = 0;
+  uint64_t tag = 0, count = 0;  // an exchange's counts are its payloads' bytes and may differ
+  uint64_t shape = 0;           // of the segments: their number and sizes, hashed
 };
 
+// One rank's place in a channel. Its first lines are written at every call, the offsets only as far as they are used.
 struct alignas(64) Slot {
   std::atomic<uint64_t> posted, done;  // the last call this rank arrived at, and finished
   CallHeader header;
+  uint64_t offsets[maxSegments];       // of each segment, in the rank's own arena
 };
 
 // Channel 0 orders collectives, channel 1 exchanges: neither waits for the other.
-struct alignas(64) Channel { std::atomic<uint32_t> wake; };
+enum GroupChannel { collectives = 0, exchanges = 1 };
+struct alignas(64) Channel { std::atomic<uint32_t> bell, sleepers; };
 
 class Group {
  public:
-  Group(int rank, int world, int control, std::vector<int> arenas, int deadlineMs);
+  Group(int rank, int world, RegionPtr control, int ownArena, std::vector<RegionPtr> arenas, int deadlineMs);
   static size_t controlBytes(int world);
-  static void abort(int control, int rank, int exitCode);
+  static void abort(const Region& control, int rank, int exitCode);
 
   int rank() const { return rank_; }
   int world() const { return world_; }
-  int ownArena() const { return arenas_[rank_]; }
-  void requestStop() { stopping_.store(true); }
+  int ownArena() const { return ownArena_; }
+  // Ends every wait of this process in the group, now and later.
+  void requestStop();
 
   // One call: posts `own`, waits for everybody's header, checks that they agree, runs `body`, waits until everybody is done.
-  void call(int channel, const CallHeader& own, const std::function<void()>& body);
-  const CallHeader& headerOf(int channel, int rank) const { return slot(channel, rank).header; }
+  // A channel that failed once fails for good: its ranks may no longer be at the same call.
+  void call(GroupChannel channel, const CallHeader& own, const std::vector<uint64_t>& offsets, const std::atomic<bool>& stopping,
+            const std::function<void()>& body);
+  uint64_t offsetOf(int q, size_t segment) const { return slot(collectives, q).offsets[segment]; }
   // The address of bytes in rank q's arena, checked.
   char* peer(int q, uint64_t offset, size_t bytes) const;
-  char* payload(int rank) const;
+
+  // Every rank's payload, in rank order.
+  std::vector<std::string> exchange(uint64_t tag, const std::string& own, const std::atomic<bool>& stopping);
+  // The thread that exchanges of this group run on.
+  Queue& exchangeQueue() { return exchangeQueue_; }
 
  private:
   Slot& slot(int channel, int rank) const;
   Channel& channel(int channel) const;
-  template <typename Arrived> void waitForAll(int channel, const CallHeader& own, const Arrived& arrived);
-  void checkAgreement(int channel, const CallHeader& own);
-  void wakeAll(int channel);
+  char* payload(int rank) const;
+  void run(GroupChannel channel, const CallHeader& own, const std::vector<uint64_t>& offsets, const std::atomic<bool>& stopping,
+           const std::function<void()>& body);
+  template <typename Arrived>
+  void waitForAll(int channel, const CallHeader& own, const std::atomic<bool>& stopping, const Arrived& arrived);
+  void checkEnded(const CallHeader& own, const std::atomic<bool>& stopping) const;
+  [[noreturn]] void failTimeout(const CallHeader& own, int64_t waitedMs, const std::string& missing) const;
+  void checkAgreement(int channel, const CallHeader& own) const;
 
-  const int rank_, world_, deadlineMs_;
-  char* const control_;
-  const std::vector<int> arenas_;
-  std::vector<RegionView> views_;
+  const int rank_, world_, ownArena_, deadlineMs_;
+  const RegionPtr control_;
+  const std::vector<RegionPtr> arenas_;
   std::mutex calling_[2];
-  uint64_t calls_[2] = {0, 0};
+  uint64_t calls_[2];
+  FailurePtr failed_[2];
   std::atomic<bool> stopping_{false};
+  Queue exchangeQueue_{1};  // last: its thread uses all of the above
 };
-
-int keepGroup(std::shared_ptr<Group> group);
-std::shared_ptr<Group> groupOf(int handle);  // throws RangeFailure
-void dropGroup(int handle);
-void stopAllGroups();
-const char* groupOpName(uint32_t op);
-
-enum GroupOp : uint32_t { ReduceScatterOp = 0, AllGatherOp, BroadcastOp, BarrierOp, ExchangeOp };
 
 }  // namespace shunya

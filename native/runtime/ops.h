@@ -7,18 +7,24 @@ namespace shunya {
 
 // What an op will do. `scratch` is what it needs; the boundary gives `run` an address of at least that many bytes.
 struct PreparedOp {
-  std::function<void(Pool&, void* scratch)> run;
+  std::function<void(OpContext&, void* scratch)> run;
   size_t scratchBytes = 0;
 };
+// An op without output elements: its other sizes, which no range bounds, must not reach a kernel.
+inline PreparedOp nothing() { return {[](OpContext&, void*) {}}; }
 
 struct OpRow {
   const char* name;
+  int arity;  // numbers on the wire, a collective's segments not counted but their count
   bool hasScratch;
   PreparedOp (*prepare)(ArgReader&, int workers);
 };
 
-extern const OpRow opRows[];
 extern const int opRowCount;
+const OpRow& opRow(int code);  // throws RangeFailure
+
+constexpr int numbersPerSegment = 7;
+constexpr size_t scratchAlignment = 64;  // kernels keep whole vectors there
 
 // Reads and checks everything, the scratch span last. @throws RangeFailure
 Task prepareTask(int code, const double* values, size_t count, int workers);

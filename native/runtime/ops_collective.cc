@@ -1,90 +1,107 @@
 // Collectives: one pass over shared memory each, between two barriers.
 #include "group.h"
+#include "groups.h"
 #include "ops.h"
 
 namespace shunya {
 
 namespace {
 
-struct SegmentArg { char *whole, *own; uint64_t wholeOffset, ownOffset; int64_t stride, start, count; };
+struct Piece { char *whole, *own; int64_t stride, start, count; };
 
-// What peers read must lie in this rank's arena, the only memory of it that they map.
-void checkArena(ArgReader& a, const ArgReader::Span& span, const Group* group) {
-  if (group && span.region != group->ownArena()) a.fail(span.field, "region " + std::to_string((int)span.region), "this rank's arena");
-}
+// What an op of a group holds until it runs. `group` is null where only scratch is asked for.
+struct Collective {
+  std::shared_ptr<Group> group;
+  CallHeader header;
+  std::vector<uint64_t> offsets;  // what peers read of each piece, in this rank's arena
+  std::vector<Piece> pieces;
+  int world() const { return group ? group->world() : 1; }
+  int rank() const { return group ? group->rank() : 0; }
 
-std::vector<SegmentArg> readSegments(ArgReader& a, const Group* group, bool peersReadWhole, DType wholeType, DType ownType) {
-  const int world = group ? group->world() : 1;
-  const int64_t n = a.size("segments");
-  if (n > maxSegments) a.fail("segments", std::to_string(n), "at most " + std::to_string(maxSegments));
-  std::vector<SegmentArg> segments;
-  for (int64_t i = 0; i < n; i++) {
-    const auto whole = a.span("segments.whole");
-    SegmentArg s{};
-    s.stride = a.size("segments.stride"); s.start = a.size("segments.start"); s.count = a.size("segments.count");
-    const auto own = a.span("segments.own");
-    if (s.start + s.count > s.stride) a.fail("segments.count", std::to_string(s.start + s.count), "start + count within the stride");
-    checkArena(a, peersReadWhole ? whole : own, group);
-    s.whole = a.at<char>(whole, (double)s.stride * world, wholeType);
-    s.own = a.at<char>(own, (double)s.count, ownType);
-    s.wholeOffset = (uint64_t)whole.offset; s.ownOffset = (uint64_t)own.offset;
-    segments.push_back(s);
+  void call(const OpContext& on, const std::function<void()>& body) const {
+    group->call(collectives, header, offsets, on.stopping, body);
   }
-  return segments;
+  // Bytes of rank q's piece i, `skip` bytes beyond the offset that it posted.
+  char* peer(int q, size_t i, size_t skip, size_t bytes) const {
+    const uint64_t offset = q == rank() ? offsets[i] : group->offsetOf(q, i);
+    return group->peer(q, offset + skip, bytes);
+  }
+};
+using CollectivePtr = std::shared_ptr<Collective>;
+
+CollectivePtr readCall(ArgReader& a, GroupOp op) {
+  auto c = std::make_shared<Collective>();
+  const int64_t handle = a.size("group", 0, INT32_MAX);
+  if (a.checksSpans()) c->group = groupOf((int)handle);
+  c->header.op = op;
+  c->header.tag = (uint64_t)a.size("tag");
+  return c;
 }
 
-struct Call { std::shared_ptr<Group> group; CallHeader header; };
+void mix(uint64_t& hash, uint64_t value) { hash = (hash ^ value) * 0x100000001b3; }
 
-Call readCall(ArgReader& a, GroupOp op) {
-  const int64_t handle = a.size("group"), tag = a.size("tag");
-  Call call{a.checksSpans() ? groupOf((int)handle) : nullptr, {}};
-  call.header.op = op;
-  call.header.tag = (uint32_t)tag;
-  return call;
+// All memory of a collective lies in this rank's arena, the only memory of it that peers map.
+char* inArena(ArgReader& a, const Collective& c, const ArgReader::Span& span, double units, size_t unitBytes) {
+  char* address = (char*)a.at(span, units, unitBytes, unitBytes);
+  if (c.group && span.region != c.group->ownArena())
+    a.fail(span.field, "region " + std::to_string((int)span.region), "this rank's arena, region " + std::to_string(c.group->ownArena()));
+  return address;
+}
+
+void readPieces(ArgReader& a, Collective& c, bool peersReadWhole, DType wholeType, DType ownType) {
+  const int64_t n = a.size("segments", 0, maxSegments);
+  c.header.dtype = (uint32_t)wholeType;
+  mix(c.header.shape, n);
+  for (int64_t i = 0; i < n; i++) {
+    Piece p{};
+    const auto whole = a.span("segments.whole");
+    p.stride = a.size("segments.stride"); p.start = a.size("segments.start"); p.count = a.size("segments.count");
+    const auto own = a.span("segments.own");
+    if (p.start + p.count > p.stride) a.fail("segments.count", std::to_string(p.start + p.count), "start + count within the stride");
+    p.whole = inArena(a, c, whole, (double)p.stride * c.world(), dtypeBytes(wholeType));
+    p.own = inArena(a, c, own, (double)p.count, dtypeBytes(ownType));
+    c.offsets.push_back((uint64_t)(peersReadWhole ? whole : own).offset);
+    c.pieces.push_back(p);
+    c.header.count += p.count;
+    for (const int64_t size : {p.stride, p.start, p.count}) mix(c.header.shape, size);
+  }
 }
 
 }  // namespace
 
 PreparedOp prepareReduceScatter(ArgReader& a, int) {
-  Call c = readCall(a, ReduceScatterOp);
+  const CollectivePtr c = readCall(a, ReduceScatterOp);
   const DType from = a.dtype("srcType"), to = a.dtype("dstType");
-  const float factor = a.real("factor"); const bool accumulate = a.flag("accumulate");
-  const int world = c.group ? c.group->world() : 1, rank = c.group ? c.group->rank() : 0;
-  const auto segments = readSegments(a, c.group.get(), true, from, to);
-  c.header.dtype = (uint32_t)from; c.header.segments = (uint32_t)segments.size();
-  for (size_t i = 0; i < segments.size(); i++) { c.header.count += segments[i].count; c.header.offsets[i] = segments[i].wholeOffset; }
-  return {[=](Pool& pool, void*) {
-    c.group->call(0, c.header, [&] {
-      std::vector<const void*> sources(world);
-      for (size_t i = 0; i < segments.size(); i++) {
-        const SegmentArg& s = segments[i];
-        const size_t width = dtypeBytes(from), first = ((size_t)rank * s.stride + s.start) * width;
-        for (int q = 0; q < world; q++)
-          sources[q] = c.group->peer(q, c.group->headerOf(0, q).offsets[i] + first, s.count * width);
-        const bool nothingToDo = world == 1 && sources[0] == s.own && from == to && factor == 1 && !accumulate;
-        if (!nothingToDo) kernels().reduce(s.count, sources.data(), world, from, s.own, to, factor, accumulate, pool);
+  const float factor = (float)a.real("factor"); const bool accumulate = a.flag("accumulate");
+  readPieces(a, *c, true, from, to);
+  return {[=](OpContext& on, void*) {
+    c->call(on, [&] {
+      std::vector<const void*> sources(c->world());
+      for (size_t i = 0; i < c->pieces.size(); i++) {
+        const Piece& p = c->pieces[i];
+        const size_t width = dtypeBytes(from), skip = ((size_t)c->rank() * p.stride + p.start) * width;
+        for (int q = 0; q < c->world(); q++) sources[q] = c->peer(q, i, skip, p.count * width);
+        const bool isDone = c->world() == 1 && sources[0] == p.own && from == to && factor == 1 && !accumulate;
+        if (!isDone) kernels().reduce(p.count, sources.data(), c->world(), from, p.own, to, factor, accumulate, on.pool);
       }
     });
   }};
 }
 
 PreparedOp prepareAllGather(ArgReader& a, int) {
-  Call c = readCall(a, AllGatherOp);
+  const CollectivePtr c = readCall(a, AllGatherOp);
   const DType type = a.dtype("dtype", false);
-  const int world = c.group ? c.group->world() : 1, rank = c.group ? c.group->rank() : 0;
-  const auto segments = readSegments(a, c.group.get(), false, type, type);
-  c.header.dtype = (uint32_t)type; c.header.segments = (uint32_t)segments.size();
-  for (size_t i = 0; i < segments.size(); i++) { c.header.count += segments[i].count; c.header.offsets[i] = segments[i].ownOffset; }
-  return {[=](Pool& pool, void*) {
-    c.group->call(0, c.header, [&] {
-      for (size_t i = 0; i < segments.size(); i++) {
-        const SegmentArg& s = segments[i];
-        const size_t width = dtypeBytes(type), bytes = s.count * width;
-        for (int step = 0; step < world; step++) {
-          const int q = (rank + step) % world;  // each rank starts elsewhere: they do not all read one peer at once
-          const char* src = c.group->peer(q, c.group->headerOf(0, q).offsets[i], bytes);
-          char* dst = s.whole + ((size_t)q * s.stride + s.start) * width;
-          if (src != dst && bytes > 0) kernels().copy(bytes, src, dst, pool);
+  readPieces(a, *c, false, type, type);
+  return {[=](OpContext& on, void*) {
+    c->call(on, [&] {
+      for (size_t i = 0; i < c->pieces.size(); i++) {
+        const Piece& p = c->pieces[i];
+        const size_t width = dtypeBytes(type), bytes = p.count * width;
+        for (int step = 0; step < c->world(); step++) {
+          const int q = (c->rank() + step) % c->world();  // each rank starts elsewhere: they do not all read one peer at once
+          const char* src = c->peer(q, i, 0, bytes);
+          char* dst = p.whole + ((size_t)q * p.stride + p.start) * width;
+          if (src != dst && bytes > 0) kernels().copy(bytes, src, dst, on.pool);
         }
       }
     });
@@ -92,25 +109,24 @@ PreparedOp prepareAllGather(ArgReader& a, int) {
 }
 
 PreparedOp prepareBroadcast(ArgReader& a, int) {
-  Call c = readCall(a, BroadcastOp);
+  const CollectivePtr c = readCall(a, BroadcastOp);
   const int64_t bytes = a.size("bytes"), root = a.size("root");
-  const int world = c.group ? c.group->world() : 1;
-  if (c.group && root >= world) a.fail("root", std::to_string(root), "a rank below " + std::to_string(world));
+  if (c->group && root >= c->world()) a.fail("root", std::to_string(root), "a rank below " + std::to_string(c->world()));
   const auto span = a.span("data");
-  checkArena(a, span, c.group.get());
-  char* data = a.at<char>(span, (double)((bytes + 1) / 2), DType::BF16);
-  c.header.segments = 1; c.header.count = bytes; c.header.offsets[0] = (uint64_t)span.offset; c.header.dtype = (uint32_t)root;
-  return {[=](Pool& pool, void*) {
-    c.group->call(0, c.header, [&] {
-      if (root == c.group->rank()) return;
-      kernels().copy(bytes, c.group->peer((int)root, c.group->headerOf(0, (int)root).offsets[0], bytes), data, pool);
+  char* data = inArena(a, *c, span, (double)bytes, 1);
+  c->offsets.push_back((uint64_t)span.offset);
+  c->header.count = bytes;
+  mix(c->header.shape, root);
+  return {[=](OpContext& on, void*) {
+    c->call(on, [&] {
+      if (root != c->rank() && bytes > 0) kernels().copy(bytes, c->peer((int)root, 0, 0, bytes), data, on.pool);
     });
   }};
 }
 
 PreparedOp prepareBarrier(ArgReader& a, int) {
-  Call c = readCall(a, BarrierOp);
-  return {[=](Pool&, void*) { c.group->call(0, c.header, [] {}); }};
+  const CollectivePtr c = readCall(a, BarrierOp);
+  return {[=](OpContext& on, void*) { c->call(on, [] {}); }};
 }
 
 }  // namespace shunya

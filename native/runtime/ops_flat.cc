@@ -4,40 +4,39 @@
 namespace shunya {
 
 PreparedOp prepareFill(ArgReader& a, int) {
-  const int64_t n = a.size("count"); const DType t = a.dtype("dtype"); const float value = a.real("value");
+  const int64_t n = a.size("count"); const DType t = a.dtype("dtype"); const float value = (float)a.real("value");
   void* dst = a.at(a.span("dst"), n, t);
-  return {[=](Pool& pool, void*) { kernels().fill(n, t, value, dst, pool); }};
+  return {[=](OpContext& on, void*) { kernels().fill(n, t, value, dst, on.pool); }};
 }
 
 PreparedOp prepareCopy(ArgReader& a, int) {
   const int64_t bytes = a.size("bytes");
   const auto srcSpan = a.span("src"), dstSpan = a.span("dst");
-  // Whole 2-byte elements, so that the range check speaks of bytes.
-  const void* src = a.at(srcSpan, (double)((bytes + 1) / 2), DType::BF16);
-  void* dst = a.at(dstSpan, (double)((bytes + 1) / 2), DType::BF16);
-  return {[=](Pool& pool, void*) { kernels().copy(bytes, src, dst, pool); }};
+  const void* src = a.at(srcSpan, (double)bytes, 1, 1);
+  void* dst = a.at(dstSpan, (double)bytes, 1, 1);
+  return {[=](OpContext& on, void*) { kernels().copy(bytes, src, dst, on.pool); }};
 }
 
 PreparedOp prepareCast(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType from = a.dtype("srcType"), to = a.dtype("dstType");
   const auto srcSpan = a.span("src"), dstSpan = a.span("dst");
   const void* src = a.at(srcSpan, n, from); void* dst = a.at(dstSpan, n, to);
-  return {[=](Pool& pool, void*) { kernels().cast(n, src, from, dst, to, pool); }};
+  return {[=](OpContext& on, void*) { kernels().cast(n, src, from, dst, to, on.pool); }};
 }
 
 PreparedOp prepareInitNormal(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const uint64_t key = (uint64_t)a.size("key"); const int64_t first = a.size("firstElement");
-  const float mean = a.real("mean"), std = a.real("std");
+  const float mean = (float)a.real("mean"), std = (float)a.real("std");
   void* dst = a.at(a.span("dst"), n, t);
-  return {[=](Pool& pool, void*) { kernels().initNormal(n, t, dst, key, first, mean, std, pool); }};
+  return {[=](OpContext& on, void*) { kernels().initNormal(n, t, dst, key, first, mean, std, on.pool); }};
 }
 
 PreparedOp prepareGelu(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const auto xs = a.span("x"), ys = a.span("y");
   const void* x = a.at(xs, n, t); void* y = a.at(ys, n, t);
-  return {[=](Pool& pool, void*) { kernels().gelu(n, t, x, y, pool); }};
+  return {[=](OpContext& on, void*) { kernels().gelu(n, t, x, y, on.pool); }};
 }
 
 // Two inputs, one output.
@@ -46,7 +45,7 @@ static PreparedOp binary(ArgReader& a, const char* first, const char* second, co
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const auto s1 = a.span(first), s2 = a.span(second), s3 = a.span(result);
   const void* x = a.at(s1, n, t); const void* y = a.at(s2, n, t); void* out = a.at(s3, n, t);
-  return {[=](Pool& pool, void*) { kernel(n, t, x, y, out, pool); }};
+  return {[=](OpContext& on, void*) { kernel(n, t, x, y, out, on.pool); }};
 }
 
 PreparedOp prepareGeluBackward(ArgReader& a, int) {
@@ -61,9 +60,9 @@ PreparedOp prepareMultiply(ArgReader& a, int) {
 
 PreparedOp prepareScale(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
-  const auto xs = a.span("x"); const float factor = a.real("factor"); const auto os = a.span("out");
+  const auto xs = a.span("x"); const float factor = (float)a.real("factor"); const auto os = a.span("out");
   const void* x = a.at(xs, n, t); void* out = a.at(os, n, t);
-  return {[=](Pool& pool, void*) { kernels().scale(n, t, x, factor, out, pool); }};
+  return {[=](OpContext& on, void*) { kernels().scale(n, t, x, factor, out, on.pool); }};
 }
 
 PreparedOp prepareColumnSum(ArgReader& a, int) {
@@ -72,25 +71,26 @@ PreparedOp prepareColumnSum(ArgReader& a, int) {
   const auto xs = a.span("x"), os = a.span("out");
   const void* x = a.at(xs, rows > 0 ? (double)(rows - 1) * ld + cols : 0, t); void* out = a.at(os, cols, t);
   const bool accumulate = a.flag("accumulate");
-  return {[=](Pool& pool, void* scratch) { kernels().columnSum(rows, cols, ld, t, x, out, accumulate, pool, scratch); },
-          kernels().columnSumScratch(rows, cols)};
+  if (cols == 0) return nothing();
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) { kernel->columnSum(rows, cols, ld, t, x, out, accumulate, on.pool, scratch); },
+          kernel->columnSumScratch(rows, cols)};
 }
 
 PreparedOp prepareSum(ArgReader& a, int) {
   const int64_t n = a.size("count");
-  const auto xs = a.span("x"); const float factor = a.real("factor"); const auto ds = a.span("dst");
+  const auto xs = a.span("x"); const float factor = (float)a.real("factor"); const auto ds = a.span("dst");
   const float* x = a.at<float>(xs, n, DType::F32); float* dst = a.at<float>(ds, 1, DType::F32);
   const bool accumulate = a.flag("accumulate");
-  return {[=](Pool&, void*) { kernels().sum(n, x, factor, dst, accumulate); }};
+  return {[=](OpContext&, void*) { kernels().sum(n, x, factor, dst, accumulate); }};
 }
 
 PreparedOp prepareDropout(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
-  const auto xs = a.span("x"), os = a.span("out"); const float p = a.real("probability");
-  if (!(p >= 0 && p < 1)) a.fail("probability", std::to_string(p), "at least 0 and below 1");
+  const auto xs = a.span("x"), os = a.span("out"); const float p = a.probability("probability");
   const uint64_t key = (uint64_t)a.size("key"); const int64_t first = a.size("firstElement");
   const void* x = a.at(xs, n, t); void* out = a.at(os, n, t);
-  return {[=](Pool& pool, void*) { kernels().dropout(n, t, x, out, p, key, first, pool); }};
+  return {[=](OpContext& on, void*) { kernels().dropout(n, t, x, out, p, key, first, on.pool); }};
 }
 
 PreparedOp prepareAdam(ArgReader& a, int) {
@@ -109,22 +109,23 @@ PreparedOp prepareAdam(ArgReader& a, int) {
   k.v = a.at<float>(v, k.count, DType::F32);
   k.gradient = a.at(gradient, k.count, k.gradientType);
   k.parameter = a.atOrNull(parameter, k.count, k.parameterType);
-  return {[=](Pool& pool, void*) { kernels().adam(k, pool); }};
+  return {[=](OpContext& on, void*) { kernels().adam(k, on.pool); }};
 }
 
 PreparedOp prepareSquareSum(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const auto xs = a.span("x"); const int64_t block = a.size("block", 1); const auto os = a.span("out");
-  const void* x = a.at(xs, n, t); auto* out = (SquareSum*)a.at(os, 2, DType::F64);
-  return {[=](Pool& pool, void* scratch) { kernels().squareSum(n, t, x, block, out, pool, scratch); },
-          kernels().squareSumScratch(n, block)};
+  const void* x = a.at(xs, n, t); auto* out = a.at<SquareSum>(os, 2, DType::F64);
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) { kernel->squareSum(n, t, x, block, out, on.pool, scratch); },
+          kernel->squareSumScratch(n, block)};
 }
 
 PreparedOp prepareAccumulate(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType from = a.dtype("srcType"), to = a.dtype("dstType");
-  const auto ss = a.span("src"), ds = a.span("dst"); const float factor = a.real("factor"); const bool accumulate = a.flag("accumulate");
+  const auto ss = a.span("src"), ds = a.span("dst"); const float factor = (float)a.real("factor"); const bool accumulate = a.flag("accumulate");
   const void* src = a.at(ss, n, from); void* dst = a.at(ds, n, to);
-  return {[=](Pool& pool, void*) { kernels().reduce(n, &src, 1, from, dst, to, factor, accumulate, pool); }};
+  return {[=](OpContext& on, void*) { kernels().reduce(n, &src, 1, from, dst, to, factor, accumulate, on.pool); }};
 }
 
 }  // namespace shunya

@@ -30,25 +30,26 @@ PreparedOp prepareMatmul(ArgReader& r, int workers) {
   k.c = r.at(c, extent(k.m, k.ldc, k.n, 1), k.cType);
   k.bias = r.atOrNull(bias, (double)k.n, k.biasType);
   k.preActivation = r.atOrNull(pre, extent(k.m, k.ldc, k.n, 1), k.cType);
-  return {[=](Pool& pool, void* scratch) { kernels().matmul(k, pool, scratch); }, kernels().matmulScratch(k, workers)};
+  if (k.m == 0 || k.n == 0) return nothing();
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) { kernel->matmul(k, on.pool, scratch); }, kernel->matmulScratch(k, workers)};
 }
 
 struct AttentionSpans { ArgReader::Span q, k, v, out, lse; };
 
 static AttentionSpans readAttention(ArgReader& r, AttentionArgs& f) {
   AttentionSpans s;
-  f.batch = r.size("batch"); f.seq = r.size("seq"); f.heads = r.size("heads", 1); f.kvHeads = r.size("kvHeads", 1);
-  f.headDim = r.size("headDim", 1); f.scale = r.real("scale"); f.dtype = r.dtype("dtype");
+  // Bounds that keep every product of sizes below 2^63; the ranges decide what is really possible.
+  f.batch = r.size("batch", 0, INT32_MAX); f.seq = r.size("seq", 0, 1 << 24);
+  f.heads = r.size("heads", 1, 1 << 20); f.kvHeads = r.size("kvHeads", 1, 1 << 20); f.headDim = r.size("headDim", 1, 256); f.scale = (float)r.real("scale"); f.dtype = r.dtype("dtype");
   s.q = r.span("q"); s.k = r.span("k"); s.v = r.span("v");
   f.qStride = r.size("qStride"); f.kvStride = r.size("kvStride");
   s.out = r.span("out"); f.outStride = r.size("outStride"); s.lse = r.span("lse");
-  f.dropProbability = r.real("dropProbability"); f.dropKey = (uint64_t)r.size("dropKey"); f.firstSample = r.size("firstSample");
+  f.dropProbability = r.probability("dropProbability"); f.dropKey = (uint64_t)r.size("dropKey"); f.firstSample = r.size("firstSample");
   if (f.heads % f.kvHeads != 0) r.fail("kvHeads", std::to_string(f.kvHeads), "a divisor of heads");
-  if (f.headDim > 256) r.fail("headDim", std::to_string(f.headDim), "at most 256");
   if (f.qStride < f.heads * f.headDim) r.fail("qStride", std::to_string(f.qStride), "at least heads x headDim");
   if (f.outStride < f.heads * f.headDim) r.fail("outStride", std::to_string(f.outStride), "at least heads x headDim");
   if (f.kvStride < f.kvHeads * f.headDim) r.fail("kvStride", std::to_string(f.kvStride), "at least kvHeads x headDim");
-  if (!(f.dropProbability >= 0 && f.dropProbability < 1)) r.fail("dropProbability", std::to_string(f.dropProbability), "at least 0 and below 1");
   return s;
 }
 
@@ -68,7 +69,9 @@ PreparedOp prepareAttention(ArgReader& r, int workers) {
   AttentionArgs f{};
   const AttentionSpans s = readAttention(r, f);
   resolveAttention(r, f, s);
-  return {[=](Pool& pool, void* scratch) { kernels().attention(f, pool, scratch); }, kernels().attentionScratch(f, workers)};
+  if (f.batch == 0 || f.seq == 0) return nothing();
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) { kernel->attention(f, on.pool, scratch); }, kernel->attentionScratch(f, workers)};
 }
 
 PreparedOp prepareAttentionBackward(ArgReader& r, int workers) {
@@ -85,18 +88,20 @@ PreparedOp prepareAttentionBackward(ArgReader& r, int workers) {
   k.dq = r.at(dq, rowsExtent(k.f, k.dqStride, k.f.heads), k.f.dtype);
   k.dk = r.at(dk, rowsExtent(k.f, k.dkvStride, k.f.kvHeads), k.f.dtype);
   k.dv = r.at(dv, rowsExtent(k.f, k.dkvStride, k.f.kvHeads), k.f.dtype);
-  return {[=](Pool& pool, void* scratch) { kernels().attentionBackward(k, pool, scratch); },
-          kernels().attentionBackwardScratch(k, workers)};
+  if (k.f.batch == 0 || k.f.seq == 0) return nothing();
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) { kernel->attentionBackward(k, on.pool, scratch); },
+          kernel->attentionBackwardScratch(k, workers)};
 }
 
 PreparedOp prepareLayerNorm(ArgReader& r, int) {
-  const int64_t rows = r.size("rows"), cols = r.size("cols", 1); const DType t = r.dtype("dtype"); const float epsilon = r.real("epsilon");
+  const int64_t rows = r.size("rows"), cols = r.size("cols", 1); const DType t = r.dtype("dtype"); const float epsilon = (float)r.real("epsilon");
   const auto xs = r.span("x"), gs = r.span("gamma"), bs = r.span("beta"), ys = r.span("y"), ms = r.span("mean"), ss = r.span("rstd");
   const double n = (double)rows * cols;
   const void *x = r.at(xs, n, t), *gamma = r.at(gs, cols, t), *beta = r.at(bs, cols, t);
   void* y = r.at(ys, n, t);
   float *mean = r.at<float>(ms, rows, DType::F32), *rstd = r.at<float>(ss, rows, DType::F32);
-  return {[=](Pool& pool, void*) { kernels().layerNorm(rows, cols, t, epsilon, x, gamma, beta, y, mean, rstd, pool); }};
+  return {[=](OpContext& on, void*) { kernels().layerNorm(rows, cols, t, epsilon, x, gamma, beta, y, mean, rstd, on.pool); }};
 }
 
 PreparedOp prepareLayerNormBackward(ArgReader& r, int) {
@@ -110,19 +115,20 @@ PreparedOp prepareLayerNormBackward(ArgReader& r, int) {
   const void *dy = r.at(dys, n, t), *x = r.at(xs, n, t), *gamma = r.at(gs, cols, t);
   const float *mean = r.at<float>(ms, rows, DType::F32), *rstd = r.at<float>(ss, rows, DType::F32);
   void *dx = r.at(dxs, n, t), *dgamma = r.atOrNull(dgs, cols, t), *dbeta = r.atOrNull(dbs, cols, t);
-  return {[=](Pool& pool, void* scratch) {
-            kernels().layerNormBackward(rows, cols, t, dy, x, gamma, mean, rstd, dx, accumulateInput, dgamma, dbeta,
-                                        accumulateParameters, pool, scratch);
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) {
+            kernel->layerNormBackward(rows, cols, t, dy, x, gamma, mean, rstd, dx, accumulateInput, dgamma, dbeta,
+                                      accumulateParameters, on.pool, scratch);
           },
-          kernels().layerNormBackwardScratch(rows, cols)};
+          kernel->layerNormBackwardScratch(rows, cols)};
 }
 
 // Values are only known when the op runs.
 static void checkIndices(const char* op, const char* what, const int32_t* ids, int64_t rows, int64_t least, int64_t limit) {
   for (int64_t i = 0; i < rows; i++)
     if (ids[i] < least || ids[i] >= limit) {
-      const std::string message = std::string(op) + ": " + what + " " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
-                                  "; wanted at most " + std::to_string(limit - 1);
+      const std::string message = std::string(op) + ": found " + what + " " + std::to_string(ids[i]) + " in row " + std::to_string(i) +
+                                  "; wanted one below " + std::to_string(limit);
       failOp("DEVICE", message, "{\"op\":" + jsonText(op) + ",\"message\":" + jsonText(message) + "}");
     }
 }
@@ -132,34 +138,36 @@ PreparedOp prepareEmbedding(ArgReader& r, int) {
   const auto is = r.span("ids"), ts = r.span("table"), os = r.span("out"); const bool accumulate = r.flag("accumulate");
   const int32_t* ids = r.at<int32_t>(is, rows, DType::I32);
   const void* table = r.at(ts, (double)vocabulary * cols, t); void* out = r.at(os, (double)rows * cols, t);
-  return {[=](Pool& pool, void*) {
-    checkIndices("embedding", "index", ids, rows, 0, vocabulary);
-    kernels().embedding(rows, cols, vocabulary, t, ids, table, out, accumulate, pool);
+  return {[=](OpContext& on, void*) {
+    checkIndices("embedding", "id", ids, rows, 0, vocabulary);
+    kernels().embedding(rows, cols, vocabulary, t, ids, table, out, accumulate, on.pool);
   }};
 }
 
 PreparedOp prepareEmbeddingBackward(ArgReader& r, int) {
-  const int64_t rows = r.size("rows"), cols = r.size("cols"), vocabulary = r.size("vocabulary"); const DType t = r.dtype("dtype");
+  // The kernel sorts row numbers as 32-bit integers.
+  const int64_t rows = r.size("rows", 0, INT32_MAX), cols = r.size("cols"), vocabulary = r.size("vocabulary"); const DType t = r.dtype("dtype");
   const auto is = r.span("ids"), ds = r.span("dy"), ts = r.span("dtable"); const bool accumulate = r.flag("accumulate");
   const int32_t* ids = r.at<int32_t>(is, rows, DType::I32);
   const void* dy = r.at(ds, (double)rows * cols, t); void* dtable = r.at(ts, (double)vocabulary * cols, t);
-  return {[=](Pool& pool, void* scratch) {
-            checkIndices("embeddingBackward", "index", ids, rows, 0, vocabulary);
-            kernels().embeddingBackward(rows, cols, vocabulary, t, ids, dy, dtable, accumulate, pool, scratch);
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) {
+            checkIndices("embeddingBackward", "id", ids, rows, 0, vocabulary);
+            kernel->embeddingBackward(rows, cols, vocabulary, t, ids, dy, dtable, accumulate, on.pool, scratch);
           },
-          kernels().embeddingBackwardScratch(rows, vocabulary)};
+          kernel->embeddingBackwardScratch(rows, vocabulary)};
 }
 
 PreparedOp prepareCrossEntropy(ArgReader& r, int) {
   const int64_t rows = r.size("rows"), cols = r.size("cols", 1), ld = r.size("ld"); const DType t = r.dtype("dtype");
   if (ld < cols) r.fail("ld", std::to_string(ld), "at least cols");
   const auto ls = r.span("logits"), ts = r.span("targets"), rs = r.span("rowLoss");
-  const bool gradient = r.flag("gradient"); const float gradientScale = r.real("gradientScale");
+  const bool gradient = r.flag("gradient"); const float gradientScale = (float)r.real("gradientScale");
   void* logits = r.at(ls, extent(rows, ld, cols, 1), t);
   const int32_t* targets = r.at<int32_t>(ts, rows, DType::I32); float* rowLoss = r.at<float>(rs, rows, DType::F32);
-  return {[=](Pool& pool, void*) {
+  return {[=](OpContext& on, void*) {
     checkIndices("crossEntropy", "target", targets, rows, INT32_MIN, cols);
-    kernels().crossEntropy(rows, cols, ld, t, logits, targets, rowLoss, gradient, gradientScale, pool);
+    kernels().crossEntropy(rows, cols, ld, t, logits, targets, rowLoss, gradient, gradientScale, on.pool);
   }};
 }
 

@@ -8,14 +8,12 @@ namespace {
 
 struct Settled { uint64_t id; FailurePtr failure; std::vector<std::string> payloads; };
 
-napi_env environment = nullptr;
 napi_threadsafe_function function = nullptr;
 std::map<uint64_t, napi_deferred> open;  // JavaScript thread only
 uint64_t lastId = 0;
 std::mutex mutex;                        // guards the two below
 std::vector<Settled> settled;
 bool closed = true;
-std::unique_ptr<Queue> exchanges;
 
 napi_value text(napi_env env, const std::string& s) {
   napi_value out;
@@ -67,17 +65,18 @@ void deliver(napi_env env, napi_value, void*, void*) {
 
 }  // namespace
 
-void openResolver(napi_env env) {
-  environment = env;
+bool openResolver(napi_env env) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!closed) return false;
   napi_create_threadsafe_function(env, nullptr, nullptr, text(env, "shunya"), 0, 1, nullptr, nullptr, nullptr, deliver, &function);
   napi_unref_threadsafe_function(env, function);
-  exchanges = std::make_unique<Queue>(1);
-  std::lock_guard<std::mutex> lock(mutex);
+  settled.clear();
+  open.clear();
   closed = false;
+  return true;
 }
 
 void closeResolver() {
-  exchanges.reset();
   napi_threadsafe_function ending;
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -97,6 +96,15 @@ Pending newPromise(napi_env env) {
   return pending;
 }
 
+napi_value resolvedPromise(napi_env env) {
+  napi_deferred deferred;
+  napi_value promise, nothing;
+  napi_create_promise(env, &deferred, &promise);
+  napi_get_undefined(env, &nothing);
+  napi_resolve_deferred(env, deferred, nothing);
+  return promise;
+}
+
 void settle(uint64_t id, FailurePtr failure, std::vector<std::string> payloads) {
   std::lock_guard<std::mutex> lock(mutex);
   if (closed) return;
@@ -104,7 +112,5 @@ void settle(uint64_t id, FailurePtr failure, std::vector<std::string> payloads) 
   settled.push_back({id, std::move(failure), std::move(payloads)});
   if (first) napi_call_threadsafe_function(function, nullptr, napi_tsfn_nonblocking);
 }
-
-Queue& exchangeQueue() { return *exchanges; }
 
 }  // namespace shunya

@@ -9,14 +9,13 @@
 
 namespace shunya {
 
-void openResolver(napi_env env);
+bool openResolver(napi_env env);  // false where another JavaScript thread has it open
 void closeResolver();
 
 struct Pending { uint64_t id; napi_value promise; };
-Pending newPromise(napi_env env);  // JavaScript thread only
+Pending newPromise(napi_env env);            // these two on the JavaScript thread only
+napi_value resolvedPromise(napi_env env);
 // From any thread: rejects with `failure`, or resolves with the payloads as Uint8Arrays (undefined where there are none).
 void settle(uint64_t id, FailurePtr failure, std::vector<std::string> payloads);
-
-Queue& exchangeQueue();  // the thread that exchanges run on
 
 }  // namespace shunya

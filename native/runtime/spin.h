@@ -29,5 +29,6 @@ bool spin(int microseconds, const Ready& ready) {
 }
 
 constexpr int shortSpinMicroseconds = 20;
+constexpr int collectiveSpinMicroseconds = 100;
 
 }  // namespace shunya

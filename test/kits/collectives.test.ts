@@ -9,7 +9,7 @@ import { fromBytes, noise, rounded, toBytes } from "./support.ts";
 const native = loadNative();
 let pool: RankPool;
 beforeAll(() => {
-  pool = new RankPool(7, 24, 8 << 20);
+  pool = new RankPool(7, 40, 8 << 20);
 });
 afterAll(() => pool.close());
 
@@ -242,7 +242,7 @@ describe("when ranks fall apart", () => {
 
   // Last: it costs a rank.
   it("a rank killed in the middle of a call is missed by the others within the deadline", async () => {
-    const group = await pool.group(7, 500);
+    const group = await pool.group(7, 1500);
     const victim = group.members[6]!;
     const survivors = group.members.slice(0, 6);
     const promises = survivors.map((m) => group.run(m, "barrier", { tag: 1 }));
