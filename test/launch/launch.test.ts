@@ -124,7 +124,8 @@ test("ranks see each other's memory", async () => {
 test("ranks that wait in a collective learn of a lost rank at once", async () => {
   const told: unknown[] = [];
   const launch = launchRanks({ ...options(3, "collective", "1"), onMessage: (_rank, payload) => told.push(payload) });
-  expect(await launch.outcome).toMatchObject({ exitCode: exitCodes.lostRank, failure: { rank: 1 } });
+  const text = expect.stringMatching(/^rank 1: was ended by SIGKILL/);
+  expect(await launch.outcome).toMatchObject({ exitCode: exitCodes.lostRank, failure: { text } });
   const expected = { code: "ABORTED", rank: 1, exitCode: exitCodes.lostRank };
   expect(told).toEqual([expect.objectContaining(expected), expect.objectContaining(expected)]);
 });
