@@ -46,7 +46,9 @@ function nodeArguments(entry: string): string[] {
   const guard = new URL(`./rank-guard${own}`, import.meta.url).href;
   const typescript = [own, extname(entry)].some((extension) => /^\.[mc]?tsx?$/.test(extension));
   const carried = carriedOptions(process.execArgv);
-  return [...carried, ...(typescript ? ["--import", tsxLoader()] : []), "--import", guard];
+  // In a checkout a script's `import "shunya"` means the source as well: one copy of everything, and never a stale one.
+  const source = own === ".ts" ? ["--conditions=shunya-source"] : [];
+  return [...carried, ...source, ...(typescript ? ["--import", tsxLoader()] : []), "--import", guard];
 }
 
 function tsxLoader(): string {
