@@ -1,7 +1,16 @@
 /** The reduction of gradients: one resting buffer with one produced one, and several ranks' buffers in rank order. */
-import { expect, it } from "vitest";
+import { it } from "vitest";
 import { type DType, dtypeBytes } from "../../src/device/dtype.ts";
-import { describeKernels, type FloatType, floatTypes, native, noise, rounded, Workbench } from "./support.ts";
+import {
+  describeKernels,
+  expectSame,
+  type FloatType,
+  floatTypes,
+  native,
+  noise,
+  rounded,
+  Workbench,
+} from "./support.ts";
 
 /** Every rank's workbench and group, all in this process; closes them after `body`. */
 async function withRanks(isa: string, world: number, body: (ranks: Workbench[], groups: number[]) => Promise<void>) {
@@ -62,7 +71,7 @@ describeKernels("reduce", (isa) => {
           });
           await Promise.all(ranks.map((rank, r) => native!.reached(rank.queue, issued[r]!)));
           for (const [r, rank] of ranks.entries())
-            expect(rank.read(spans[r]!.own, count, c.dstType)).toEqual(wantedOf(r, wholes, befores[r]!, count, c));
+            expectSame(rank.read(spans[r]!.own, count, c.dstType), wantedOf(r, wholes, befores[r]!, count, c));
         }
     });
   });
@@ -82,7 +91,7 @@ describeKernels("reduce", (isa) => {
       await Promise.all(ranks.map((rank, r) => native!.reached(rank.queue, issued[r]!)));
       const before = new Float64Array(count);
       for (const [r, rank] of ranks.entries())
-        expect(rank.read(own(r), count, dtype)).toEqual(wantedOf(r, wholes, before, count, c));
+        expectSame(rank.read(own(r), count, dtype), wantedOf(r, wholes, before, count, c));
     });
   });
 });
@@ -100,7 +109,7 @@ describeKernels("accumulate", (isa) => {
             const dst = bench.place(before, dstType, dtypeBytes[dstType]);
             await bench.run("accumulate", { count, srcType, dstType, src, dst, factor: 0.5, accumulate });
             const wanted = given.map((v, i) => Math.fround((accumulate ? before[i]! : 0) + 0.5 * v));
-            expect(bench.read(dst, count, dstType)).toEqual(rounded(wanted, dstType));
+            expectSame(bench.read(dst, count, dstType), rounded(wanted, dstType));
           }
     bench.close();
   });

@@ -4,6 +4,7 @@ import { dtypeBytes } from "../../src/device/dtype.ts";
 import {
   describeKernels,
   expectClose,
+  expectSame,
   type FloatType,
   floatTypes,
   fromBytes,
@@ -101,7 +102,8 @@ describeKernels("elementwise kernels", (isa) => {
         const factor = Math.fround(-0.3);
         const spans = { a: bench.place(a, dtype, skew), b: bench.place(b, dtype), out: bench.place(a, dtype) };
         await bench.run("add", { count, dtype, a: spans.a, b: spans.b, out: spans.out });
-        expect(bench.read(spans.out, count, dtype)).toEqual(
+        expectSame(
+          bench.read(spans.out, count, dtype),
           rounded(
             a.map((v, i) => Math.fround(v + b[i]!)),
             dtype,
@@ -160,7 +162,7 @@ describeKernels("elementwise kernels", (isa) => {
             const src = bench.place(given, from, skew);
             const dst = bench.space(given.length * dtypeBytes[to], skew);
             await bench.run("cast", { count: given.length, srcType: from, dstType: to, src, dst });
-            expect(bench.read(dst, given.length, to)).toEqual(rounded(given, to));
+            expectSame(bench.read(dst, given.length, to), rounded(given, to));
           }
       },
       4,
@@ -215,7 +217,7 @@ describeKernels("elementwise kernels", (isa) => {
       const at = (s: typeof span) => ({ region: s.region, offset: s.offset + 2 * i });
       await bench.run("gelu", { count: 1, dtype: "bf16", x: at(span), y: at(y) });
     }
-    expect(bench.read(y, 40, "bf16")).toEqual(fromBytes(whole!.subarray(0, 80), "bf16"));
+    expectSame(bench.read(y, 40, "bf16"), fromBytes(whole!.subarray(0, 80), "bf16"));
     bench.close();
   });
 });

@@ -189,6 +189,13 @@ export async function sameForAnyWorkers(
   return answers[0]!;
 }
 
+/** Expects the same numbers, NaN for NaN and the signs of zeros included; faster over long arrays than toEqual. */
+export function expectSame(found: ArrayLike<number>, wanted: ArrayLike<number>): void {
+  expect(found.length).toBe(wanted.length);
+  for (let i = 0; i < wanted.length; i++)
+    if (!Object.is(found[i], wanted[i])) expect.fail(`element ${i}: ${found[i]}, wanted ${wanted[i]}`);
+}
+
 /**
  * Expects every value within `units` half spacings of `dtype` at the size of the wanted value, or at `floor` where that is
  * larger; NaN where NaN is wanted. Reports the worst element.
