@@ -10,6 +10,7 @@
 #include "queue.h"
 #include "regions.h"
 #include "resolver.h"
+#include "spin.h"
 
 namespace shunya {
 
@@ -60,7 +61,7 @@ class CallArgs {
     return out;
   }
 
-  std::shared_ptr<Queue> queue(size_t i) {
+  const std::shared_ptr<Queue>& queue(size_t i) {
     const int handle = integer(i, "queue");
     if (handle >= (int)queues.size() || !queues[handle]) throw RangeFailure{"found queue " + std::to_string(handle) + "; wanted an open queue"};
     return queues[handle];
@@ -151,7 +152,7 @@ napi_value destroyQueue(napi_env env, CallArgs& a) {
 }
 
 napi_value issue(napi_env env, CallArgs& a) {
-  const auto queue = a.queue(0);
+  const auto& queue = a.queue(0);
   const auto values = a.typed(2, napi_float64_array, "args");
   return toNumber(env, (double)queue->push(prepareTask(a.integer(1, "op"), (const double*)values.data, values.length, queue->workers())));
 }
@@ -161,7 +162,7 @@ napi_value upload(napi_env env, CallArgs& a) {
   const auto from = a.typed(3, napi_uint8_array, "from");
   void* to = regionRange(a.integer(1, "region"), (double)a.bytes(2, "offset"), from.length, "upload");
   auto held = std::make_shared<std::vector<char>>((const char*)from.data, (const char*)from.data + from.length);
-  return toNumber(env, (double)queue->push([to, held](OpContext&) { memcpy(to, held->data(), held->size()); }));
+  return toNumber(env, (double)queue->push({[to, held](OpContext&, void*) { memcpy(to, held->data(), held->size()); }}));
 }
 
 napi_value scratchBytes(napi_env env, CallArgs& a) {
@@ -181,6 +182,9 @@ napi_value waitCall(napi_env env, CallArgs& a) {
 napi_value reached(napi_env env, CallArgs& a) {
   const auto queue = a.queue(0);
   const auto sequence = (uint64_t)a.bytes(1, "sequence");
+  // An op that is about to be done is cheaper to watch than to be woken by. Longer ops never hold the event loop up.
+  const bool isNear = sequence <= queue->completed() + 4;
+  if (isNear) spin(2, [&] { return queue->completed() >= sequence; });
   if (queue->succeeded(sequence)) return resolvedPromise(env);
   Pending pending = newPromise(env);
   FailurePtr failure;
@@ -223,8 +227,8 @@ napi_value exchange(napi_env env, CallArgs& a) {
   auto received = std::make_shared<std::vector<std::string>>();
   Queue& queue = group->exchangeQueue();
   // The group outlives its own queue's thread, so the task needs no hold on it.
-  const uint64_t sequence = queue.push([group = group.get(), tag, received, own = std::string((const char*)payload.data, payload.length)](
-                                           OpContext& on) { *received = group->exchange(tag, own, on.stopping); });
+  const uint64_t sequence = queue.push({[group = group.get(), tag, received, own = std::string((const char*)payload.data, payload.length)](
+                                            OpContext& on, void*) { *received = group->exchange(tag, own, on.stopping); }});
   FailurePtr failure;
   const bool isListening = queue.listen(
       sequence, [id = pending.id, received](FailurePtr failure) { settle(id, failure, std::move(*received)); }, &failure);

@@ -62,7 +62,7 @@ Task prepareTask(int code, const double* values, size_t count, int workers) {
     if (ArgReader::isNull(span)) args.fail("scratch", "none", std::to_string(op.scratchBytes) + " bytes");
     scratch = args.at(span, (double)op.scratchBytes, 1, scratchAlignment);
   }
-  return [run = std::move(op.run), scratch](OpContext& on) { run(on, scratch); };
+  return {std::move(op.run), scratch};
 }
 
 size_t opScratchBytes(int code, const double* values, size_t count, int workers) {

@@ -1,4 +1,5 @@
 #include "pool.h"
+#include <utility>
 #include "spin.h"
 
 namespace shunya {
@@ -18,7 +19,13 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::take(int worker) {
-  for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) (*body_)(task, worker);
+  try {
+    for (int64_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) (*body_)(task, worker);
+  } catch (...) {
+    next_.store(tasks_);
+    std::lock_guard<std::mutex> lock(mutex_);
+    thrown_ = std::current_exception();
+  }
 }
 
 void ThreadPool::run(int64_t tasks, const std::function<void(int64_t, int)>& body) {
@@ -30,36 +37,40 @@ void ThreadPool::run(int64_t tasks, const std::function<void(int64_t, int)>& bod
     std::lock_guard<std::mutex> lock(mutex_);
     tasks_ = tasks;
     body_ = &body;
+    isOpen_ = true;
     next_.store(0);
-    busy_.store((int)threads_.size());
     round_.fetch_add(1);
   }
   started_.notify_all();
   take(0);
-  const auto done = [this] { return busy_.load(std::memory_order_acquire) == 0; };
-  if (spin(shortSpinMicroseconds, done)) return;
+  const auto done = [this] { return helping_.load(std::memory_order_acquire) == 0; };
   std::unique_lock<std::mutex> lock(mutex_);
-  finished_.wait(lock, done);
+  isOpen_ = false;
+  if (!done()) {
+    lock.unlock();
+    const bool isDone = spin(shortSpinMicroseconds, done);
+    lock.lock();
+    if (!isDone) finished_.wait(lock, done);
+  }
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 void ThreadPool::work(int worker) {
   uint64_t seen = 0;
   for (;;) {
     const auto called = [&] { return round_.load(std::memory_order_acquire) != seen; };
-    if (!spin(shortSpinMicroseconds, called)) {
+    spin(shortSpinMicroseconds, called);
+    {
       std::unique_lock<std::mutex> lock(mutex_);
       started_.wait(lock, called);
-    }
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
       seen = round_.load();
       if (stopping_) return;
+      if (!isOpen_) continue;
+      helping_.fetch_add(1);
     }
     take(worker);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      finished_.notify_all();
-    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (helping_.fetch_sub(1) == 1) finished_.notify_all();
   }
 }
 

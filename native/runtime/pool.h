@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -25,10 +26,12 @@ class ThreadPool final : public Pool {
   std::condition_variable started_, finished_;
   std::atomic<int64_t> next_{0};
   std::atomic<uint64_t> round_{0};
-  std::atomic<int> busy_{0};
+  std::atomic<int> helping_{0};  // workers that joined this round: one that wakes too late is not waited for
+  bool isOpen_ = false;          // these four are guarded by mutex_ while nobody works
+  bool stopping_ = false;
   int64_t tasks_ = 0;
   const std::function<void(int64_t, int)>* body_ = nullptr;
-  bool stopping_ = false;
+  std::exception_ptr thrown_;
 };
 
 }  // namespace shunya

@@ -22,6 +22,32 @@ std::string jsonText(const std::string& text) {
   return out + "\"";
 }
 
+TaskList::~TaskList() {
+  while (Block* block = first_) {
+    first_ = block->next;
+    delete block;
+  }
+}
+
+void TaskList::push(Task task) {
+  if (pushed_ == blockTasks) {
+    last_->next = new Block;
+    last_ = last_->next;
+    pushed_ = 0;
+  }
+  last_->tasks[pushed_++] = std::move(task);
+}
+
+Task TaskList::take() {
+  if (taken_ == blockTasks) {
+    Block* done = first_;
+    first_ = done->next;
+    delete done;
+    taken_ = 0;
+  }
+  return std::move(first_->tasks[taken_++]);
+}
+
 Queue::Queue(int threads) : workers_(threads), pool_(threads), thread_([this] { loop(); }) {}
 
 Queue::~Queue() { stop(); }
@@ -37,13 +63,11 @@ void Queue::stop() {
   requestStop();
   if (thread_.joinable()) thread_.join();
   std::vector<Waiting> dropped;
-  std::deque<Task> tasks;
   std::vector<Held> held;
   FailurePtr failure;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     dropped.swap(waiting_);
-    tasks.swap(tasks_);
     held.swap(held_);
     failure = failureAt(UINT64_MAX);
   }
@@ -57,19 +81,21 @@ FailurePtr Queue::failureAt(uint64_t sequence) const {
 }
 
 uint64_t Queue::push(Task task) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  tasks_.push_back(std::move(task));
+  tasks_.push(std::move(task));
   const uint64_t sequence = issued_.fetch_add(1) + 1;
-  arrived_.notify_one();
+  if (sleeping_.load()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    arrived_.notify_one();
+  }
   return sequence;
 }
 
 uint64_t Queue::pushWait(std::shared_ptr<Queue> other, uint64_t sequence) {
   // Ops of one queue follow each other anyway, and a task that held its own queue would keep it alive.
-  if (other.get() == this) return push([](OpContext&) {});
-  return push([other, sequence](OpContext& on) {
+  if (other.get() == this) return push({[](OpContext&, void*) {}});
+  return push({[other, sequence](OpContext& on, void*) {
     if (FailurePtr failure = other->waitFor(sequence, on.stopping)) throw OpFailure{failure};
-  });
+  }});
 }
 
 FailurePtr Queue::waitFor(uint64_t sequence, const std::atomic<bool>& callerStopping) {
@@ -105,20 +131,23 @@ void Queue::hold(std::shared_ptr<void> kept) {
 }
 
 bool Queue::next(Task& task) {
-  const auto ready = [this] { return issued_.load(std::memory_order_acquire) > completed() || stopping_.load(); };
-  spin(shortSpinMicroseconds, ready);
-  std::unique_lock<std::mutex> lock(mutex_);
-  arrived_.wait(lock, [this] { return !tasks_.empty() || stopping_.load(); });
+  const auto ready = [this] { return issued_.load() > taken_ || stopping_.load(); };
+  if (!spin(shortSpinMicroseconds, ready)) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    sleeping_.store(true);  // before looking again: push() looks the other way round
+    arrived_.wait(lock, ready);
+    sleeping_.store(false);
+  }
   if (stopping_.load()) return false;
-  task = std::move(tasks_.front());
-  tasks_.pop_front();
+  task = tasks_.take();
+  taken_++;
   return true;
 }
 
 FailurePtr Queue::execute(Task& task) {
   OpContext context{pool_, stopping_};
   try {
-    task(context);
+    task.run(context, task.scratch);
   } catch (const OpFailure& thrown) {
     return thrown.failure;
   } catch (const std::exception& thrown) {
@@ -139,7 +168,7 @@ void Queue::loop() {
     const double start = tracing ? nowMicroseconds() : 0;
     FailurePtr failure = poisoned ? nullptr : execute(task);
     poisoned = poisoned || failure;
-    task = nullptr;  // frees what it holds before anybody hears that it is over
+    task.run = nullptr;  // frees what it holds before anybody hears that it is over
     if (tracing) {
       std::lock_guard<std::mutex> lock(mutex_);
       trace_.insert(trace_.end(), {(double)sequence, start, nowMicroseconds()});

@@ -3,7 +3,6 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -26,15 +25,38 @@ std::string jsonText(const std::string& text);  // quoted and escaped
 
 // What an op has while it runs: its queue's workers, and whether that queue is being taken down (long waits look at it).
 struct OpContext { Pool& pool; const std::atomic<bool>& stopping; };
-using Task = std::function<void(OpContext&)>;
+struct Task {
+  std::function<void(OpContext&, void* scratch)> run;
+  void* scratch = nullptr;
+};
 // Called once with null or the failure, from any thread.
 using Listener = std::function<void(FailurePtr)>;
+
+// Tasks in order, from one thread that pushes to one that takes, without locks: whoever counts them says what is there.
+class TaskList {
+ public:
+  TaskList() : first_(new Block), last_(first_) {}
+  ~TaskList();
+  TaskList(const TaskList&) = delete;
+  TaskList& operator=(const TaskList&) = delete;
+  void push(Task task);
+  Task take();
+
+ private:
+  static constexpr int blockTasks = 64;
+  struct Block { Task tasks[blockTasks]; Block* next = nullptr; };
+  Block* first_;  // the taker's
+  int taken_ = 0;
+  Block* last_;   // the pusher's
+  int pushed_ = 0;
+};
 
 class Queue {
  public:
   explicit Queue(int threads);
   ~Queue();
   int workers() const { return workers_; }
+  // These two on the JavaScript thread only.
   uint64_t push(Task task);
   uint64_t pushWait(std::shared_ptr<Queue> other, uint64_t sequence);
   uint64_t issued() const { return issued_.load(std::memory_order_relaxed); }
@@ -65,7 +87,9 @@ class Queue {
   ThreadPool pool_;
   std::mutex mutex_;
   std::condition_variable arrived_, progressed_;
-  std::deque<Task> tasks_;
+  TaskList tasks_;
+  uint64_t taken_ = 0;              // the queue's own thread's
+  std::atomic<bool> sleeping_{false};
   std::vector<Waiting> waiting_;
   std::vector<Held> held_;
   std::atomic<uint64_t> issued_{0}, completed_{0};

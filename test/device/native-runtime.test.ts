@@ -77,20 +77,10 @@ describe("bounds", () => {
   });
 
   const matrix = {
-    ...{
-      m: 8,
-      n: 8,
-      k: 8,
-      dtype: "f32",
-      aRowStride: 8,
-      aDepthStride: 1,
-      bRowStride: 8,
-      bDepthStride: 1,
-      ldc: 8,
-      cType: "f32",
-    },
-    ...{ accumulate: false, bias: null, biasType: "f32", gelu: false, preActivation: null },
-  } as const;
+    ...({ m: 8, n: 8, k: 8, dtype: "f32", aRowStride: 8, aDepthStride: 1, bRowStride: 8, bDepthStride: 1 } as const),
+    ...({ ldc: 8, cType: "f32", accumulate: false, bias: null, biasType: "f32", gelu: false } as const),
+    preActivation: null,
+  };
   it.each([
     ["a", { a: regionBytes - 252 }],
     ["b", { b: regionBytes - 252 }],
