@@ -4,6 +4,7 @@
 // the second-level cache), tiles. How the depth is cut depends on k and the dtype alone and every element of C belongs to one
 // task, so neither the number of workers nor the shape of the rest changes a bit of an element's sum.
 #include "declarations.h"
+#include "gelu.h"
 #include "matmul.h"
 
 namespace shunya::SHUNYA_ISA {
@@ -66,12 +67,6 @@ template <class Extent> void storeAs(DType type, void* base, int64_t i, vf x, Ex
   else store<DType::F16>(base, i, x, extent);
 }
 
-// x * sigmoid(2u), which is 0.5 x (1 + tanh u).
-SHUNYA_INLINE vf geluTanh(vf x) {
-  const vf u = broadcast(0.79788456f) * fma(broadcast(0.044715f) * x * x, x, x);
-  return x / (broadcast(1.0f) + vexp(broadcast(-2.0f) * u));
-}
-
 // What stands between a finished fp32 tile and C: the old C or the bias, the activation, one rounding.
 void finishTile(const MatmulArgs& g, int64_t row, int64_t col, int64_t rows, int64_t cols, const float* tile, int64_t ldTile) {
   for (int64_t y = 0; y < rows; y++) {
@@ -81,7 +76,7 @@ void finishTile(const MatmulArgs& g, int64_t row, int64_t col, int64_t rows, int
       if (g.accumulate) value = loadAs(g.cType, g.c, start + x, extent) + value;
       if (g.bias) value = value + loadAs(g.biasType, g.bias, col + x, extent);
       if (g.preActivation) storeAs(g.cType, g.preActivation, start + x, value, extent);
-      if (g.activation == Activation::GeluTanh) value = geluTanh(value);
+      if (g.activation == Activation::GeluTanh) value = geluOf(value);
       storeAs(g.cType, g.c, start + x, value, extent);
     });
   }
