@@ -34,7 +34,7 @@ export interface Job {
 
 export interface RankAnswer {
   readonly records: readonly StepRecord[];
-  /** SHA-256 of all weights in fp32, in plan order. */
+  /** SHA-256 of all weights in fp32. */
   readonly weightsHash: string;
   readonly weights?: ReadonlyMap<string, Float32Array>;
   readonly trace?: readonly TraceEntry[];
@@ -42,11 +42,10 @@ export interface RankAnswer {
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
 }
 
-/** A whole buffer of parameters that appears or goes away, or a gather into it. */
+/** A unit's parameters become whole, or what made them whole goes away. */
 export interface TraceEntry {
-  readonly what: "allocate" | "free" | "gather";
-  readonly name: string;
-  readonly bytes: number;
+  readonly what: "gather" | "release";
+  readonly unit: string;
 }
 
 export const configOf = (config: object, worldSize: number): ConfigResolution =>

@@ -52,24 +52,33 @@ function joinGroup(job: Job, worldSize: number) {
   return { device, transport, close };
 }
 
-/** Notes every whole buffer of parameters that comes and goes, and every all-gather, from now on. */
+/** Notes which unit is gathered and which is released, from now on. */
 function traceGathers(engine: Engine<LanguageBatch>): TraceEntry[] {
   const trace: TraceEntry[] = [];
   const { device, group } = engine;
   const allocate = device.allocate.bind(device);
   const free = device.free.bind(device);
   const allGather = group.allGather.bind(group);
-  device.allocate = (label, bytes, ...rest) => {
-    const buffer = allocate(label, bytes, ...rest);
-    if (label === "gathered") trace.push({ what: "allocate", name: "", bytes: buffer.bytes });
+  // A gather first makes its buffers and then calls the other ranks, which names the unit.
+  let unnamed: DeviceBuffer[] = [];
+  const unitOf = new Map<DeviceBuffer, string>();
+  device.allocate = (label, ...rest) => {
+    const buffer = allocate(label, ...rest);
+    if (label === "gathered") unnamed.push(buffer);
     return buffer;
   };
-  device.free = (buffer: DeviceBuffer, ...rest) => {
-    if (buffer.label === "gathered") trace.push({ what: "free", name: "", bytes: buffer.bytes });
+  device.free = (buffer, ...rest) => {
+    const unit = unitOf.get(buffer);
+    const last = trace.at(-1);
+    const isNoted = last?.what === "release" && last.unit === unit;
+    if (unit !== undefined && !isNoted) trace.push({ what: "release", unit });
     free(buffer, ...rest);
   };
   group.allGather = (segments, dtype, words) => {
-    trace.push({ what: "gather", name: words, bytes: 0 });
+    const unit = words.replace(/^.*unit /, "");
+    for (const buffer of unnamed) unitOf.set(buffer, unit);
+    if (unnamed.length > 0) trace.push({ what: "gather", unit });
+    unnamed = [];
     return allGather(segments, dtype, words);
   };
   return trace;
@@ -148,13 +157,15 @@ async function residentTogether(engine: Engine<LanguageBatch>): Promise<number> 
   return bytes;
 }
 
+/** In the order of names: which buffer a tensor lies in must not matter. */
 async function hashWeights(engine: Engine<LanguageBatch>, whole: boolean) {
-  const hash = createHash("sha256");
   const weights = new Map<string, Float32Array>();
-  for await (const { name, values } of engine.weights()) {
-    hash.update(name).update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
-    if (whole) weights.set(name, values);
+  for await (const { name, first, values } of engine.weights()) {
+    if (first !== 0) throw new Error(`${name} came in pieces; wanted models of smaller tensors here`);
+    weights.set(name, values);
   }
+  const hash = createHash("sha256");
+  for (const name of [...weights.keys()].sort()) hash.update(name).update(weights.get(name)!);
   return { weightsHash: hash.digest("hex"), ...(whole && { weights }) };
 }
 

@@ -1,0 +1,80 @@
+// Seeded random settings for the equality laws: everything that must not change a bit.
+import { philox4x32, words } from "../../src/data/philox.ts";
+
+/** The same draws for the same seed, anywhere. */
+export class Draws {
+  readonly #key: [number, number];
+  #drawn = 0;
+
+  constructor(seed: number) {
+    this.#key = words(seed);
+  }
+
+  pick<T>(choices: readonly T[]): T {
+    const out = new Uint32Array(4);
+    philox4x32(Uint32Array.of(this.#drawn++, 0, 0, 0), ...this.#key, out);
+    return choices[out[0]! % choices.length]!;
+  }
+}
+
+/** Settings of one run. Undefined: left out of the configuration. */
+export interface Setting {
+  readonly stage: 0 | 1 | 2 | 3;
+  readonly checkpointing: boolean;
+  readonly overlap: boolean | undefined;
+  readonly reduceBucket: number | undefined;
+  readonly allgatherBucket: number | undefined;
+  readonly prefetch: number | undefined;
+  readonly live: number | undefined;
+  readonly subGroup: number | undefined;
+  readonly persistence: number | undefined;
+  readonly threads: number;
+}
+
+export const plainSetting = (stage: Setting["stage"]): Setting => ({
+  stage,
+  checkpointing: false,
+  overlap: undefined,
+  reduceBucket: undefined,
+  allgatherBucket: undefined,
+  prefetch: undefined,
+  live: undefined,
+  subGroup: undefined,
+  persistence: undefined,
+  threads: 1,
+});
+
+export function drawSetting(draws: Draws, stages: readonly Setting["stage"][]): Setting {
+  return {
+    stage: draws.pick(stages),
+    checkpointing: draws.pick([false, true]),
+    overlap: draws.pick([undefined, false, true]),
+    reduceBucket: draws.pick([undefined, 1000, 4096, 20_011, 1e9]),
+    allgatherBucket: draws.pick([undefined, 1000, 4096, 20_011, 1e9]),
+    prefetch: draws.pick([undefined, 0, 9000, 1e9]),
+    live: draws.pick([undefined, 0, 1e9]),
+    subGroup: draws.pick([undefined, 301, 4096, 1e9]),
+    persistence: draws.pick([undefined, 0, 0, 40, 1e9]),
+    threads: draws.pick([1, 2]),
+  };
+}
+
+/** DeepSpeed's JSON for a setting; `base` holds what the compared runs share. */
+export function jsonOf(setting: Setting, base: object): object {
+  const given = (entries: Record<string, unknown>): object =>
+    Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
+  return {
+    ...base,
+    shunya: { activation_checkpointing: setting.checkpointing },
+    zero_optimization: given({
+      stage: setting.stage,
+      overlap_comm: setting.overlap,
+      reduce_bucket_size: setting.reduceBucket,
+      allgather_bucket_size: setting.allgatherBucket,
+      stage3_prefetch_bucket_size: setting.prefetch,
+      stage3_max_live_parameters: setting.live,
+      sub_group_size: setting.subGroup,
+      stage3_param_persistence_threshold: setting.persistence,
+    }),
+  };
+}
