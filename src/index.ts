@@ -8,7 +8,7 @@ export { Gpt2, type LanguageBatch } from "./nn/models/gpt2.ts";
 export { type Gpt2Config, type Gpt2Name, gpt2Configs } from "./nn/models/gpt2-config.ts";
 export { Module, ModuleList } from "./nn/module.ts";
 export { type Initialiser, Parameter } from "./nn/parameter.ts";
-export { type Plan } from "./plan/plan.ts";
+export type { Plan } from "./plan/plan.ts";
 export { causalAttention } from "./tensor/ops/attention.ts";
 export { add, dropout, gelu, multiply, reshape, scale } from "./tensor/ops/elementwise.ts";
 export { embedding } from "./tensor/ops/embedding.ts";

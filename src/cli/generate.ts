@@ -57,7 +57,11 @@ export async function printContinuation(options: GenerateOptions): Promise<void>
 }
 
 /** Draws from softmax(logits / temperature) over the topK likeliest tokens. */
-export function sample(logits: Float32Array, options: Omit<GenerateOptions, "model" | "prompt" | "tokens">, index: number): number {
+export function sample(
+  logits: Float32Array,
+  options: Omit<GenerateOptions, "model" | "prompt" | "tokens">,
+  index: number,
+): number {
   const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]!);
   if (options.temperature === 0) return order[0]!;
   const kept = order.slice(0, options.topK);

@@ -1,5 +1,5 @@
 /** A training job as plain data: what the command line said, checked, and in a form that every rank reads alike. */
-import { openModelFolder, type ModelFolder } from "../checkpoint/huggingface.ts";
+import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import { parseConfigFile } from "../config/json.ts";
 import { type ConfigResolution, type Override, resolveConfig } from "../config/resolve.ts";
 import { WindowSampler } from "../data/sampler.ts";

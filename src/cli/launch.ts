@@ -7,7 +7,12 @@ import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
 
 /** @returns the exit code */
-export async function runLaunch(ranks: number, script: string, args: readonly string[], logger: Logger): Promise<number> {
+export async function runLaunch(
+  ranks: number,
+  script: string,
+  args: readonly string[],
+  logger: Logger,
+): Promise<number> {
   const entry = resolve(script);
   if (!existsSync(entry)) throw new UsageError(`${script}: no such file; give the path of a .ts or .js module`);
   const launch = launchRanks({ ranks, entry, args, arenaBytes: defaultArenaBytes(), logger });

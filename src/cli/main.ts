@@ -7,7 +7,8 @@ import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
 import { parseBytes, parseDevice, parseInteger, parseTemperature } from "./parse.ts";
 
-const trainsOn = "This version trains on the CPU of one Linux or macOS machine (fp32 and bf16); there is no GPU support yet.";
+const trainsOn =
+  "This version trains on the CPU of one Linux or macOS machine (fp32 and bf16); there is no GPU support yet.";
 
 interface TrainFlags {
   readonly config?: string;
@@ -80,10 +81,19 @@ function generateCommand(): Command {
     .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, 0.8)
     .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
     .option("--seed <n>", "of the draws", parseInteger(0), 42)
-    .action(async (flags: { model: string; prompt: string; tokens: number; temperature: number; topK: number; seed: number }) => {
-      const { printContinuation } = await import("./generate.ts");
-      await printContinuation(flags);
-    });
+    .action(
+      async (flags: {
+        model: string;
+        prompt: string;
+        tokens: number;
+        temperature: number;
+        topK: number;
+        seed: number;
+      }) => {
+        const { printContinuation } = await import("./generate.ts");
+        await printContinuation(flags);
+      },
+    );
 }
 
 function launchCommand(): Command {
@@ -140,7 +150,9 @@ export async function main(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? exitCodes.ok : exitCodes.user;
     else {
-      process.stderr.write(`error: ${error instanceof ShunyaError ? error.message : ((error as Error).stack ?? error)}\n`);
+      process.stderr.write(
+        `error: ${error instanceof ShunyaError ? error.message : ((error as Error).stack ?? error)}\n`,
+      );
       process.exitCode = errorExitCode(error);
     }
   }

@@ -2,7 +2,16 @@
 import { InvalidArgumentError } from "commander";
 
 const unitBytes: Readonly<Record<string, number>> = {
-  "": 1, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40,
+  "": 1,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
 };
 
 /** "24GB" (10^9 bytes each), "512MiB" (2^20), or plain bytes. */
@@ -15,12 +24,14 @@ export function parseBytes(text: string): number {
 }
 
 /** A parser for whole numbers of at least `least`. */
-export const parseInteger = (least: number) => (text: string): number => {
-  const value = Number(text);
-  if (!/^[0-9]+$/.test(text.trim()) || !Number.isSafeInteger(value) || value < least)
-    throw new InvalidArgumentError(`found "${text}"; wanted a whole number of at least ${least}.`);
-  return value;
-};
+export const parseInteger =
+  (least: number) =>
+  (text: string): number => {
+    const value = Number(text);
+    if (!/^[0-9]+$/.test(text.trim()) || !Number.isSafeInteger(value) || value < least)
+      throw new InvalidArgumentError(`found "${text}"; wanted a whole number of at least ${least}.`);
+    return value;
+  };
 
 export function parseTemperature(text: string): number {
   const value = Number(text);
@@ -31,6 +42,7 @@ export function parseTemperature(text: string): number {
 
 /** This version computes on the CPU; anything else is said, not guessed. */
 export function parseDevice(text: string): string {
-  if (text !== "cpu") throw new InvalidArgumentError(`found "${text}"; this version trains on the CPU only (--device cpu).`);
+  if (text !== "cpu")
+    throw new InvalidArgumentError(`found "${text}"; this version trains on the CPU only (--device cpu).`);
   return text;
 }

@@ -8,16 +8,33 @@ import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
 
-export function renderOpening(job: TrainJob, { config, sampler, seqLength, steps, tokens }: OpenedJob, f: Forecast): string {
+export function renderOpening(
+  job: TrainJob,
+  { config, sampler, seqLength, steps, tokens }: OpenedJob,
+  f: Forecast,
+): string {
   const clipping = config.gradientClipping > 0 ? `clipped at ${config.gradientClipping}` : "not clipped";
   const { optimizer } = config;
   return [
     `Model ${job.model}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}, on ${config.worldSize} CPU rank(s) of ${job.threads} thread(s), ZeRO stage ${config.stage}.`,
     `Data: ${formatCount(tokens.count)} tokens, ${formatCount(sampler.windowCount)} windows of ${seqLength}; ${formatCount(steps)} steps of ${config.trainBatch} windows (${config.microBatch} a rank x ${config.gradientAccumulation} x ${config.worldSize} ranks).`,
     `${optimizer.type}: learning rate ${optimizer.learningRate}, betas ${optimizer.beta1} ${optimizer.beta2}, weight decay ${optimizer.weightDecay}; gradients ${clipping}.`,
+    `Sizes in elements: ${sizesLine(f)}.`,
     `Device memory of a rank: ${formatBytes(f.peakBytes)} at the peak${job.deviceMemoryBytes === undefined ? "" : `, of a budget of ${formatBytes(job.deviceMemoryBytes)}`}.`,
     "",
   ].join("\n");
+}
+
+/** Every bucket and look-ahead with where its size comes from: written in the file, or derived from the model. */
+function sizesLine({ plan: { sizes } }: Forecast): string {
+  const named = {
+    "reduce bucket": sizes.reduceBucket,
+    "all-gather bucket": sizes.allgatherBucket,
+    "sub-group": sizes.subGroup,
+  };
+  return Object.entries(named)
+    .map(([name, size]) => `${name} ${formatCount(size.elements)} (${size.why})`)
+    .join(", ");
 }
 
 /** Tables of the last step, and the loss over all steps. */
@@ -44,6 +61,14 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
     `Floating-point operations a step, rank by rank: ${operations} (expected ${formatOperations(f.report.operations)} each).`,
     `${formatCount(tokens)} tokens in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
     "",
-    ...(records.length > 1 ? [renderChart("loss", records.map((r) => r.loss)), ""] : []),
+    ...(records.length > 1
+      ? [
+          renderChart(
+            "loss",
+            records.map((r) => r.loss),
+          ),
+          "",
+        ]
+      : []),
   ].join("\n");
 }

@@ -8,7 +8,7 @@ import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
-import { openJob, type OpenedJob, type TrainJob } from "./job.ts";
+import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
 
 /** What rank 0 tells the command. */
 export type TrainMessage = { readonly type: "step"; readonly record: StepRecord };
@@ -22,7 +22,8 @@ async function main(): Promise<void> {
   const { weights } = opened.model;
   const given = { model, seed: job.seed, ...(weights && { weights }) };
   await using engine = await initializeIn<LanguageBatch>(world, opened.config, given);
-  if (world.rank === 0) engine.on("step", (record) => joinLaunched()?.send({ type: "step", record } satisfies TrainMessage));
+  if (world.rank === 0)
+    engine.on("step", (record) => joinLaunched()?.send({ type: "step", record } satisfies TrainMessage));
   await train(engine, opened);
   if (job.output !== undefined) await save(engine, model.config, job.output, world.rank === 0);
 }

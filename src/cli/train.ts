@@ -1,6 +1,7 @@
 /** `shunya train`: checks the job and foretells its memory before anything is allocated, then runs it on N ranks. */
-import { createWriteStream, type WriteStream } from "node:fs";
+
 import { once } from "node:events";
+import { createWriteStream, type WriteStream } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { ResolvedConfig, Stage } from "../config/types.ts";
 import { memoryKinds } from "../device/ledger.ts";
@@ -35,7 +36,9 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
   const show = stepPrinter(opened, log?.stream);
   const launch = launchRanks({
     ranks: job.ranks,
-    entry: fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "./train-rank.ts" : "./train-rank.js", import.meta.url)),
+    entry: fileURLToPath(
+      new URL(import.meta.url.endsWith(".ts") ? "./train-rank.ts" : "./train-rank.js", import.meta.url),
+    ),
     args: [JSON.stringify(job)],
     arenaBytes: defaultArenaBytes(),
     logger,

@@ -61,7 +61,12 @@ export class ProcessGroup {
     const elements = countOf(segments) * (this.worldSize - 1);
     this.#device.traffic.add("reduceScatter", elements, elements, dtypeBytes[options.srcType], this.#calls);
     const tag = this.#tag(`reduce-scatter of ${words}`);
-    return this.#device.issue("collective", "reduceScatter", { group: this.#transport.handle, tag, ...options, segments });
+    return this.#device.issue("collective", "reduceScatter", {
+      group: this.#transport.handle,
+      tag,
+      ...options,
+      segments,
+    });
   }
 
   /** Every rank's own range into everybody's whole. Sends the own part to each of the others. */

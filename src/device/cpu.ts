@@ -68,4 +68,3 @@ export class CpuBackend implements Backend {
     for (const tier of ["device", "host"] as const) this.native.closeRegion(this.#regions[tier]);
   }
 }
-

@@ -18,7 +18,8 @@ function putSpan(at: number, span: Span | null): number {
 }
 
 function putSegments(at: number, segments: readonly Segment[]): number {
-  if (at + 1 + segments.length * 7 > values.length) throw new InternalError(`${segments.length} segments in one collective`);
+  if (at + 1 + segments.length * 7 > values.length)
+    throw new InternalError(`${segments.length} segments in one collective`);
   values[at++] = segments.length;
   for (const s of segments) {
     at = putSpan(at, s.whole);

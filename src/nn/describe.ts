@@ -39,7 +39,8 @@ function unitModules(root: Module): Map<Module, string> {
       return;
     }
     if (module instanceof ModuleList && module.length > (longest?.list.length ?? 0)) longest = { list: module, name };
-    for (const [child, value] of module.children()) if (value instanceof Module) walk(value, name ? `${name}.${child}` : child);
+    for (const [child, value] of module.children())
+      if (value instanceof Module) walk(value, name ? `${name}.${child}` : child);
   };
   walk(root, "");
   if (marked.size > 0 || !longest) return marked;
@@ -51,7 +52,8 @@ function unitModules(root: Module): Map<Module, string> {
 /** Names the model's parameters and divides it into units. @throws UsageError where there is nothing to train */
 export function describeModel(model: Module): DescribedModel {
   const named = model.namedParameters();
-  if (named.length === 0) throw new UsageError("the model has no parameters; declare them as properties of its modules");
+  if (named.length === 0)
+    throw new UsageError("the model has no parameters; declare them as properties of its modules");
   for (const [name, parameter] of named) parameter.name = name;
   const units = unitModules(model);
   const names = ["(root)", ...units.values()];

@@ -47,7 +47,12 @@ export interface LayoutOptions {
 
 const roundUp = (n: number, multiple: number): number => Math.ceil(n / multiple) * multiple;
 
-function layFlat(name: string, tensors: readonly ParameterDescription[], persistent: boolean, o: LayoutOptions): FlatLayout {
+function layFlat(
+  name: string,
+  tensors: readonly ParameterDescription[],
+  persistent: boolean,
+  o: LayoutOptions,
+): FlatLayout {
   let offset = 0;
   const pieces: Piece[] = [];
   for (const { name, shape } of tensors) {

@@ -58,5 +58,7 @@ export function createPlan(options: PlanOptions): Plan {
 
 function checkResidences({ optimizer, gradients, parameters }: Residences): void {
   if (optimizer.split === "whole" && (gradients.split === "shard" || parameters.split === "shard"))
-    throw new UsageError("sharded gradients or parameters need sharded optimizer states: no rank could update the rest");
+    throw new UsageError(
+      "sharded gradients or parameters need sharded optimizer states: no rank could update the rest",
+    );
 }

@@ -86,7 +86,9 @@ export class Tape {
 
   /** A new tensor, owned by the current scope. */
   make(shape: Shape, dtype: DType = this.dtype, requiresGradient = false): Tensor {
-    return this.own(Tensor.allocate(this.device, shape, dtype, { requiresGradient: requiresGradient && this.training }));
+    return this.own(
+      Tensor.allocate(this.device, shape, dtype, { requiresGradient: requiresGradient && this.training }),
+    );
   }
 
   /** Indices from the host, owned by the current scope. */
@@ -154,7 +156,8 @@ export class Tape {
 
   /** Gradients of all parameters that `loss` depends on, segment by segment in reverse. Consumes the tape. */
   async backward(loss: Tensor): Promise<void> {
-    if (loss.elements !== 1) throw new ShapeError("backward", `a loss of shape [${loss.shape.join(", ")}]`, "one element");
+    if (loss.elements !== 1)
+      throw new ShapeError("backward", `a loss of shape [${loss.shape.join(", ")}]`, "one element");
     const seed = Tensor.allocate(this.device, loss.shape, "f32");
     this.device.issue("compute", "fill", { count: 1, dtype: "f32", value: 1, dst: seed.span });
     this.#gradients.set(loss.id, seed);

@@ -3,7 +3,7 @@ import type { Device, DeviceBuffer } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import { ShapeError } from "../errors/errors.ts";
 import type { Tape } from "../tensor/tape.ts";
-import { elementsOf, type Shape, Tensor } from "../tensor/tensor.ts";
+import { elementsOf, type Shape, type Tensor } from "../tensor/tensor.ts";
 
 export interface HostTensor {
   readonly data: Int32Array | Float32Array;
@@ -18,7 +18,11 @@ export function uploadBatch<B extends object>(tape: Tape, batch: HostBatch<B>): 
   const tensors: Record<string, Tensor> = {};
   for (const [name, { data, shape }] of Object.entries<HostTensor>(batch as Record<string, HostTensor>)) {
     if (data.length !== elementsOf(shape))
-      throw new ShapeError(`batch.${name}`, `${data.length} elements`, `${elementsOf(shape)}, for shape [${shape.join(", ")}]`);
+      throw new ShapeError(
+        `batch.${name}`,
+        `${data.length} elements`,
+        `${elementsOf(shape)}, for shape [${shape.join(", ")}]`,
+      );
     tensors[name] = data instanceof Int32Array ? tape.integers(data, shape) : tape.numbers(data, shape);
   }
   return tensors as B;

@@ -25,7 +25,7 @@ import { GradientNorm } from "./norm.ts";
 import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
 import { OptimizerStep } from "./step.ts";
-import { Units, type UnitState } from "./unit.ts";
+import { type UnitState, Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, type WeightSource } from "./weights.ts";
 
 export interface EngineOptions<B extends object> {
@@ -125,8 +125,7 @@ export class Engine<B extends object> {
     this.#settler.beginMicroBatch(this.#microBatch);
     for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false });
     const { microBatch, trainBatch, activationCheckpointing, worldSize } = this.plan.config;
-    const firstSample =
-      this.#attempted * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
+    const firstSample = this.#attempted * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
     this.#tape = new Tape({
       device: this.device,
       dtype: this.plan.residences.parameters.dtype,
@@ -200,7 +199,13 @@ export class Engine<B extends object> {
     using tape = new Tape({ device: this.device, dtype, training: false, hooks, random: new RandomKeys(this.#seed) });
     const result = await body(tape);
     const values = tape.make(result.shape, "f32");
-    const args = { count: result.elements, srcType: result.dtype, dstType: "f32", src: result.span, dst: values.span } as const;
+    const args = {
+      count: result.elements,
+      srcType: result.dtype,
+      dstType: "f32",
+      src: result.span,
+      dst: values.span,
+    } as const;
     this.device.issue("compute", "cast", args);
     const bytes = await this.device.read(values.span, "f32", result.elements, new Float32Array(result.elements));
     this.#units.endPass();
@@ -251,7 +256,8 @@ export class Engine<B extends object> {
   }
 
   #notFinite(flat: string | undefined, loss: number): NumericalError {
-    const where = flat === undefined ? `the loss is ${loss}` : `the gradients of unit ${flat} are not finite (loss ${loss})`;
+    const where =
+      flat === undefined ? `the loss is ${loss}` : `the gradients of unit ${flat} are not finite (loss ${loss})`;
     return new NumericalError(
       `step ${this.#attempted + 1}: ${where}; no parameter was changed. A lower learning rate, gradient clipping or fp32 usually helps`,
     );

@@ -93,7 +93,8 @@ export class FlatState {
     const range = (split: Split): Range => (split === "whole" ? this.whole : this.own);
     this.parameters = new FlatBuffer(device, "parameters", range(parameters.split), parameters.dtype);
     const sharded = parameters.split === "shard";
-    if (sharded && layout.persistent) this.persistentCopy = new FlatBuffer(device, "gathered", this.whole, parameters.dtype);
+    if (sharded && layout.persistent)
+      this.persistentCopy = new FlatBuffer(device, "gathered", this.whole, parameters.dtype);
     const states = range(optimizer.split);
     this.updates = states;
     const separateMaster = parameters.dtype !== "f32";

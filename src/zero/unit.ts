@@ -143,7 +143,11 @@ export class Units {
     });
     let done: Event | undefined;
     for (const segments of segmentCalls(parts, this.#plan.sizes.allgatherBucket.elements, this.#group.worldSize))
-      done = this.#group.allGather(segments, this.#plan.residences.parameters.dtype, `the parameters of unit ${unit.name}`);
+      done = this.#group.allGather(
+        segments,
+        this.#plan.residences.parameters.dtype,
+        `the parameters of unit ${unit.name}`,
+      );
     for (const state of flats) state.ready = done!;
     this.#held.add(unit);
   }

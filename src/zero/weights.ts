@@ -9,7 +9,7 @@ import type { DescribedModel } from "../nn/describe.ts";
 import { type PieceRange, piecesWithin } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import { randomKey } from "../tensor/random.ts";
-import { type CollectivePart, FlatBuffer, type FlatState, segmentCalls } from "./flat.ts";
+import { type CollectivePart, type FlatBuffer, type FlatState, segmentCalls } from "./flat.ts";
 import type { UnitState } from "./unit.ts";
 
 /** Where given weights come from, by tensor name and element. */
@@ -125,7 +125,13 @@ async function readRange(
   device.wait("collective", device.mark("compute"));
   const segment = { whole: whole.at(), stride: count, start: 0, count, own: own.at() };
   group.allGather([segment], "f32", `the weights of ${state.layout.name}`);
-  const all = await device.read(whole.at(), "f32", group.worldSize * count, new Float32Array(group.worldSize * count), "collective");
+  const all = await device.read(
+    whole.at(),
+    "f32",
+    group.worldSize * count,
+    new Float32Array(group.worldSize * count),
+    "collective",
+  );
   device.free(own, "collective");
   device.free(whole, "collective");
   return pick(new Float32Array(all.buffer), state, start, count, group.worldSize);

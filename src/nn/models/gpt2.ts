@@ -10,7 +10,7 @@ import type { Tape } from "../../tensor/tape.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
 import { CausalSelfAttention, Embedding, LayerNorm, Mlp } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
-import { Parameter } from "../parameter.ts";
+import type { Parameter } from "../parameter.ts";
 import type { Gpt2Config } from "./gpt2-config.ts";
 
 /** What a language model is trained on: token ids and, shifted by one, what follows them. Both i32 [batch, seq]. */
@@ -101,9 +101,16 @@ export class Gpt2 extends Module {
     const [batch, seq] = inputs.shape as [number, number];
     const { positions, embeddingDropout } = this.config;
     if (seq > positions)
-      throw new ShapeError("Gpt2", `a sequence of ${seq} tokens`, `at most ${positions}, the model's positions (--seq-length)`);
+      throw new ShapeError(
+        "Gpt2",
+        `a sequence of ${seq} tokens`,
+        `at most ${positions}, the model's positions (--seq-length)`,
+      );
     let x = await this.segment(tape, [], () => {
-      const places = tape.integers(Int32Array.from({ length: batch * seq }, (_, i) => i % seq), [batch, seq]);
+      const places = tape.integers(
+        Int32Array.from({ length: batch * seq }, (_, i) => i % seq),
+        [batch, seq],
+      );
       const tokens = this.transformer.wte.forward(tape, inputs);
       return dropout(tape, this.transformer.wpe.forward(tape, places, tokens), embeddingDropout, "embd");
     });

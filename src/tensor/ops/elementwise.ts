@@ -22,10 +22,17 @@ export function multiply(tape: Tape, a: Tensor, b: Tensor): Tensor {
   sameShape("multiply", a, b);
   const out = tape.make(a.shape, a.dtype, a.requiresGradient || b.requiresGradient);
   const product = (x: Tensor, y: Tensor, into: Tensor): Tensor => {
-    tape.device.issue("compute", "multiply", { count: x.elements, dtype: x.dtype, a: x.span, b: y.span, out: into.span });
+    tape.device.issue("compute", "multiply", {
+      count: x.elements,
+      dtype: x.dtype,
+      a: x.span,
+      b: y.span,
+      out: into.span,
+    });
     return into;
   };
-  const times = (dy: Tensor, other: Tensor): Tensor => product(dy, other, Tensor.allocate(tape.device, dy.shape, dy.dtype));
+  const times = (dy: Tensor, other: Tensor): Tensor =>
+    product(dy, other, Tensor.allocate(tape.device, dy.shape, dy.dtype));
   product(a, b, out);
   return tape.record("multiply", [a, b], out, [a, b], (dy) => [times(dy, b), times(dy, a)], false);
 }
@@ -64,12 +71,22 @@ export function dropout(tape: Tape, x: Tensor, probability: number, name: string
   const key = tape.random.dropout(name);
   const firstElement = tape.random.firstSample * (x.elements / x.shape[0]!);
   const drop = (from: Tensor, into: Tensor): Tensor => {
-    const args = { count: from.elements, dtype: from.dtype, x: from.span, out: into.span, probability, key, firstElement };
+    const args = {
+      count: from.elements,
+      dtype: from.dtype,
+      x: from.span,
+      out: into.span,
+      probability,
+      key,
+      firstElement,
+    };
     tape.device.issue("compute", "dropout", args);
     return into;
   };
   const out = drop(x, tape.make(x.shape, x.dtype, x.requiresGradient));
-  const backward = (dy: Tensor) => [drop(dy, dy.exclusive ? dy.retain() : Tensor.allocate(tape.device, dy.shape, dy.dtype))];
+  const backward = (dy: Tensor) => [
+    drop(dy, dy.exclusive ? dy.retain() : Tensor.allocate(tape.device, dy.shape, dy.dtype)),
+  ];
   return tape.record("dropout", [x], out, [], backward, false);
 }
 

@@ -15,18 +15,40 @@ export function embedding(tape: Tape, ids: Tensor, table: Weight, onto?: Tensor)
   const rows = ids.elements;
   const out = tape.make([...ids.shape, cols], tape.dtype, table.trainable || (onto?.requiresGradient ?? false));
   const { device, dtype } = tape;
-  if (onto) device.issue("compute", "copy", { bytes: onto.elements * dtypeBytes[dtype], src: onto.span, dst: out.span });
+  if (onto)
+    device.issue("compute", "copy", { bytes: onto.elements * dtypeBytes[dtype], src: onto.span, dst: out.span });
   device.issue("compute", "embedding", {
-    rows, cols, vocabulary, dtype, ids: ids.span, table: table.value.span, out: out.span, accumulate: onto !== undefined,
+    rows,
+    cols,
+    vocabulary,
+    dtype,
+    ids: ids.span,
+    table: table.value.span,
+    out: out.span,
+    accumulate: onto !== undefined,
   });
   const inputs = onto ? [onto] : [];
-  return tape.record("embedding", inputs, out, [ids], (dy) => {
-    if (table.trainable) {
-      const { tensor: dtable, accumulate } = table.takeGradient();
-      device.issue("compute", "embeddingBackward", {
-        rows, cols, vocabulary, dtype, ids: ids.span, dy: dy.span, dtable: dtable.span, accumulate,
-      });
-    }
-    return onto ? [dy.retain()] : [];
-  }, false);
+  return tape.record(
+    "embedding",
+    inputs,
+    out,
+    [ids],
+    (dy) => {
+      if (table.trainable) {
+        const { tensor: dtable, accumulate } = table.takeGradient();
+        device.issue("compute", "embeddingBackward", {
+          rows,
+          cols,
+          vocabulary,
+          dtype,
+          ids: ids.span,
+          dy: dy.span,
+          dtable: dtable.span,
+          accumulate,
+        });
+      }
+      return onto ? [dy.retain()] : [];
+    },
+    false,
+  );
 }

@@ -17,11 +17,21 @@ const strides = (layout: WeightLayout, inputs: number, outputs: number) =>
   layout === "inOut" ? { input: outputs, output: 1 } : { input: 1, output: inputs };
 
 /** y[..., o] = act(sum_i x[..., i] W(i, o) + bias[o]). x: [..., inputs]; returns [..., outputs]. */
-export function linear(tape: Tape, x: Tensor, weight: Weight, bias: Weight | undefined, options: LinearOptions): Tensor {
+export function linear(
+  tape: Tape,
+  x: Tensor,
+  weight: Weight,
+  bias: Weight | undefined,
+  options: LinearOptions,
+): Tensor {
   const [first, second] = weight.shape as [number, number];
   const [inputs, outputs] = options.layout === "inOut" ? [first, second] : [second, first];
   if (x.cols !== inputs)
-    throw new ShapeError(`linear ${weight.name}`, `an input of width ${x.cols}`, `width ${inputs}, the weight's input size`);
+    throw new ShapeError(
+      `linear ${weight.name}`,
+      `an input of width ${x.cols}`,
+      `width ${inputs}, the weight's input size`,
+    );
   const w = strides(options.layout, inputs, outputs);
   const wanted = x.requiresGradient || weight.trainable || (bias?.trainable ?? false);
   const shape = [...x.shape.slice(0, -1), outputs];
@@ -29,11 +39,24 @@ export function linear(tape: Tape, x: Tensor, weight: Weight, bias: Weight | und
   const gelu = options.gelu ?? false;
   const preActivation = gelu && tape.recording && wanted ? tape.make(shape, x.dtype) : null;
   tape.device.issue("compute", "matmul", {
-    m: x.rows, n: outputs, k: inputs, dtype: x.dtype,
-    a: x.span, aRowStride: inputs, aDepthStride: 1,
-    b: weight.value.span, bRowStride: w.output, bDepthStride: w.input,
-    c: y.span, ldc: outputs, cType: x.dtype, accumulate: false,
-    bias: bias?.value.span ?? null, biasType: x.dtype, gelu, preActivation: preActivation?.span ?? null,
+    m: x.rows,
+    n: outputs,
+    k: inputs,
+    dtype: x.dtype,
+    a: x.span,
+    aRowStride: inputs,
+    aDepthStride: 1,
+    b: weight.value.span,
+    bRowStride: w.output,
+    bDepthStride: w.input,
+    c: y.span,
+    ldc: outputs,
+    cType: x.dtype,
+    accumulate: false,
+    bias: bias?.value.span ?? null,
+    biasType: x.dtype,
+    gelu,
+    preActivation: preActivation?.span ?? null,
   });
   const saved = [...(weight.trainable ? [x] : []), ...(preActivation ? [preActivation] : [])];
   return tape.record("linear", [x], y, saved, (dy) => {
@@ -63,11 +86,24 @@ function inputGradient(
 ): Tensor {
   const dx = Tensor.allocate(tape.device, x.shape, x.dtype);
   tape.device.issue("compute", "matmul", {
-    m: x.rows, n: x.cols, k: dy.cols, dtype: x.dtype,
-    a: dy.span, aRowStride: dy.cols, aDepthStride: 1,
-    b: weight.value.span, bRowStride: w.input, bDepthStride: w.output,
-    c: dx.span, ldc: x.cols, cType: x.dtype, accumulate: false,
-    bias: null, biasType: x.dtype, gelu: false, preActivation: null,
+    m: x.rows,
+    n: x.cols,
+    k: dy.cols,
+    dtype: x.dtype,
+    a: dy.span,
+    aRowStride: dy.cols,
+    aDepthStride: 1,
+    b: weight.value.span,
+    bRowStride: w.input,
+    bDepthStride: w.output,
+    c: dx.span,
+    ldc: x.cols,
+    cType: x.dtype,
+    accumulate: false,
+    bias: null,
+    biasType: x.dtype,
+    gelu: false,
+    preActivation: null,
   });
   return dx;
 }
@@ -77,11 +113,24 @@ function weightGradient(tape: Tape, x: Tensor, dy: Tensor, weight: Weight, layou
   const { tensor: dw, accumulate } = weight.takeGradient();
   const [rows, cols] = layout === "inOut" ? [x, dy] : [dy, x];
   tape.device.issue("compute", "matmul", {
-    m: rows.cols, n: cols.cols, k: x.rows, dtype: x.dtype,
-    a: rows.span, aRowStride: 1, aDepthStride: rows.cols,
-    b: cols.span, bRowStride: 1, bDepthStride: cols.cols,
-    c: dw.span, ldc: cols.cols, cType: dw.dtype, accumulate,
-    bias: null, biasType: x.dtype, gelu: false, preActivation: null,
+    m: rows.cols,
+    n: cols.cols,
+    k: x.rows,
+    dtype: x.dtype,
+    a: rows.span,
+    aRowStride: 1,
+    aDepthStride: rows.cols,
+    b: cols.span,
+    bRowStride: 1,
+    bDepthStride: cols.cols,
+    c: dw.span,
+    ldc: cols.cols,
+    cType: dw.dtype,
+    accumulate,
+    bias: null,
+    biasType: x.dtype,
+    gelu: false,
+    preActivation: null,
   });
 }
 

@@ -25,9 +25,14 @@ export function headChunkRows(rows: number, hidden: number, elementBytes: number
  */
 export function headLoss(tape: Tape, x: Tensor, weight: Weight, targets: Tensor, targetCount: number): Tensor {
   const [vocabulary, hidden] = weight.shape as [number, number];
-  if (x.cols !== hidden) throw new ShapeError(`headLoss ${weight.name}`, `an input of width ${x.cols}`, `width ${hidden}`);
+  if (x.cols !== hidden)
+    throw new ShapeError(`headLoss ${weight.name}`, `an input of width ${x.cols}`, `width ${hidden}`);
   if (targets.dtype !== "i32" || targets.elements !== x.rows)
-    throw new DTypeError("headLoss", `${targets.elements} ${targets.dtype} targets`, `${x.rows} i32 targets, one a row`);
+    throw new DTypeError(
+      "headLoss",
+      `${targets.elements} ${targets.dtype} targets`,
+      `${x.rows} i32 targets, one a row`,
+    );
   const { device } = tape;
   const { rows } = x;
   const chunk = headChunkRows(rows, hidden, dtypeBytes[x.dtype]);
@@ -42,8 +47,15 @@ export function headLoss(tape: Tape, x: Tensor, weight: Weight, targets: Tensor,
     const piece = { first, count: Math.min(chunk, rows - first), ld, vocabulary, hidden };
     projectChunk(tape, x, weight, logits, piece);
     device.issue("compute", "crossEntropy", {
-      rows: piece.count, cols: vocabulary, ld, dtype: x.dtype, logits: logits.span, targets: targets.at(first),
-      rowLoss: rowLoss.at(first), gradient: training, gradientScale: tape.lossSeed / targetCount,
+      rows: piece.count,
+      cols: vocabulary,
+      ld,
+      dtype: x.dtype,
+      logits: logits.span,
+      targets: targets.at(first),
+      rowLoss: rowLoss.at(first),
+      gradient: training,
+      gradientScale: tape.lossSeed / targetCount,
     });
     if (dx) inputGradientChunk(tape, weight, logits, dx, piece);
     weightSum?.add(logits, piece);
@@ -68,17 +80,43 @@ const plain = { bias: null, gelu: false, preActivation: null } as const;
 
 function projectChunk(tape: Tape, x: Tensor, weight: Weight, logits: Tensor, p: Piece): void {
   tape.device.issue("compute", "matmul", {
-    m: p.count, n: p.vocabulary, k: p.hidden, dtype: x.dtype, a: x.at(p.first * p.hidden), aRowStride: p.hidden,
-    aDepthStride: 1, b: weight.value.span, bRowStride: p.hidden, bDepthStride: 1, c: logits.span, ldc: p.ld,
-    cType: logits.dtype, accumulate: false, biasType: x.dtype, ...plain,
+    m: p.count,
+    n: p.vocabulary,
+    k: p.hidden,
+    dtype: x.dtype,
+    a: x.at(p.first * p.hidden),
+    aRowStride: p.hidden,
+    aDepthStride: 1,
+    b: weight.value.span,
+    bRowStride: p.hidden,
+    bDepthStride: 1,
+    c: logits.span,
+    ldc: p.ld,
+    cType: logits.dtype,
+    accumulate: false,
+    biasType: x.dtype,
+    ...plain,
   });
 }
 
 function inputGradientChunk(tape: Tape, weight: Weight, dLogits: Tensor, dx: Tensor, p: Piece): void {
   tape.device.issue("compute", "matmul", {
-    m: p.count, n: p.hidden, k: p.vocabulary, dtype: dx.dtype, a: dLogits.span, aRowStride: p.ld, aDepthStride: 1,
-    b: weight.value.span, bRowStride: 1, bDepthStride: p.hidden, c: dx.at(p.first * p.hidden), ldc: p.hidden,
-    cType: dx.dtype, accumulate: false, biasType: dx.dtype, ...plain,
+    m: p.count,
+    n: p.hidden,
+    k: p.vocabulary,
+    dtype: dx.dtype,
+    a: dLogits.span,
+    aRowStride: p.ld,
+    aDepthStride: 1,
+    b: weight.value.span,
+    bRowStride: 1,
+    bDepthStride: p.hidden,
+    c: dx.at(p.first * p.hidden),
+    ldc: p.hidden,
+    cType: dx.dtype,
+    accumulate: false,
+    biasType: dx.dtype,
+    ...plain,
   });
 }
 
@@ -91,16 +129,35 @@ function startWeightGradient(tape: Tape, weight: Weight, x: Tensor, chunked: boo
   return {
     add(dLogits: Tensor, p: Piece): void {
       tape.device.issue("compute", "matmul", {
-        m: p.vocabulary, n: p.hidden, k: p.count, dtype: x.dtype, a: dLogits.span, aRowStride: 1, aDepthStride: p.ld,
-        b: x.at(p.first * p.hidden), bRowStride: 1, bDepthStride: p.hidden, c: sum.span, ldc: p.hidden, cType: sum.dtype,
-        accumulate: started, biasType: x.dtype, ...plain,
+        m: p.vocabulary,
+        n: p.hidden,
+        k: p.count,
+        dtype: x.dtype,
+        a: dLogits.span,
+        aRowStride: 1,
+        aDepthStride: p.ld,
+        b: x.at(p.first * p.hidden),
+        bRowStride: 1,
+        bDepthStride: p.hidden,
+        c: sum.span,
+        ldc: p.hidden,
+        cType: sum.dtype,
+        accumulate: started,
+        biasType: x.dtype,
+        ...plain,
       });
       started = true;
     },
     finish(): void {
       if (!apart) return;
       tape.device.issue("compute", "accumulate", {
-        count: dw.elements, srcType: "f32", dstType: dw.dtype, src: sum.span, dst: dw.span, factor: 1, accumulate,
+        count: dw.elements,
+        srcType: "f32",
+        dstType: dw.dtype,
+        src: sum.span,
+        dst: dw.span,
+        factor: 1,
+        accumulate,
       });
       sum.release();
     },
