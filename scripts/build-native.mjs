@@ -4,7 +4,7 @@
 // they are made of, so a second build compiles only what changed.
 import { execFile, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { promisify } from "node:util";
@@ -146,11 +146,14 @@ function link(compiler, objects) {
   renameSync(temporary, output);
 }
 
+/** Objects of earlier sources go after an hour: a build that runs beside this one may still want them. */
 function removeStale(objects) {
   const kept = new Set(objects.map((object) => object.path));
   for (const name of readdirSync(objectFolder)) {
     const path = join(objectFolder, name);
-    if (name.endsWith(".o") && !kept.has(path)) rmSync(path, { force: true });
+    const isOld =
+      (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.POSITIVE_INFINITY) < Date.now() - 3_600_000;
+    if (isOld && !kept.has(path) && /\.(o|tmp)$/.test(name)) rmSync(path, { force: true });
   }
 }
 
