@@ -1,5 +1,5 @@
 /** `shunya launch`: a user's own script on N ranks. */
-import { existsSync } from "node:fs";
+import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
 import { launchRanks } from "../launch/launch.ts";
@@ -14,7 +14,8 @@ export async function runLaunch(
   logger: Logger,
 ): Promise<number> {
   const entry = resolve(script);
-  if (!existsSync(entry)) throw new UsageError(`${script}: no such file; give the path of a .ts or .js module`);
+  if (!statSync(entry, { throwIfNoEntry: false })?.isFile())
+    throw new UsageError(`${script}: no such file; give the path of a .ts or .js module`);
   const launch = launchRanks({ ranks, entry, args, arenaBytes: defaultArenaBytes(), logger });
   return (await launch.outcome).exitCode;
 }

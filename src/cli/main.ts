@@ -10,10 +10,14 @@ import { parseBytes, parseDevice, parseInteger, parseTemperature } from "./parse
 const trainsOn =
   "This version trains on the CPU of one Linux or macOS machine (fp32 and bf16); there is no GPU support yet.";
 
+/** Far more than a machine is good for; each rank is a process. */
+const mostRanks = 256;
+const mostThreads = 1024;
+
 interface TrainFlags {
   readonly config?: string;
   readonly stage?: number;
-  readonly set: readonly Override[];
+  readonly set?: readonly Override[];
   readonly model: string;
   readonly data: readonly string[];
   readonly ranks: number;
@@ -27,7 +31,7 @@ interface TrainFlags {
   readonly logJson?: string;
 }
 
-function collectOverride(text: string, before: readonly Override[]): readonly Override[] {
+function collectOverride(text: string, before: readonly Override[] = []): readonly Override[] {
   const override = parseOverride(text);
   if (!override) throw new UsageError(`--set ${text}: wanted path=value, such as --set optimizer.params.lr=1e-4`);
   return [...before, override];
@@ -40,14 +44,14 @@ function trainCommand(): Command {
     .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
-    .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride, [])
-    .option("--ranks <n>", "data-parallel ranks, one process each", parseInteger(1), 1)
+    .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride)
+    .option("--ranks <n>", "data-parallel ranks, one process each", parseInteger(1, mostRanks), 1)
     .option("--steps <n>", "optimizer steps (default: one epoch)", parseInteger(1))
     .option("--seq-length <n>", "tokens of a window (default: the model's positions)", parseInteger(1))
     .option("--seed <n>", "of initial weights, shuffling and dropout", parseInteger(0), 42)
     .option("--no-shuffle", "take windows in the order of the data")
     .option("--device-memory <size>", "budget of each rank, such as 24GB; a job that exceeds it is refused", parseBytes)
-    .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1))
+    .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
     .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
     .option("--log-json <file>", "one JSON object per step: loss, memory, traffic, operations of every rank")
@@ -56,7 +60,7 @@ function trainCommand(): Command {
       const stage: Override[] = flags.stage === undefined ? [] : [["zero_optimization.stage", flags.stage]];
       const job = {
         config: flags.config,
-        overrides: [...flags.set, ...stage],
+        overrides: [...(flags.set ?? []), ...stage],
         model: flags.model,
         data: flags.data,
         ranks: flags.ranks,
@@ -99,7 +103,7 @@ function generateCommand(): Command {
 function launchCommand(): Command {
   return new Command("launch")
     .description("run your own training script on N ranks (RANK, WORLD_SIZE, LOCAL_RANK are set as by torchrun)")
-    .requiredOption("--ranks <n>", "processes to start", parseInteger(1))
+    .requiredOption("--ranks <n>", "processes to start", parseInteger(1, mostRanks))
     .argument("<script>", "a .ts or .js module that calls initialize()")
     .argument("[args...]", "passed to the script")
     .passThroughOptions()

@@ -1,5 +1,6 @@
 /** Values of flags: text to numbers, with an answer for whatever else was given. */
 import { InvalidArgumentError } from "commander";
+import { DeviceError } from "../errors/errors.ts";
 
 const unitBytes: Readonly<Record<string, number>> = {
   "": 1,
@@ -23,14 +24,14 @@ export function parseBytes(text: string): number {
   return Math.floor(Number(match[1]) * unit);
 }
 
-/** A parser for whole numbers of at least `least`. */
+/** A parser for whole numbers of at least `least`, and of at most `most` where that is given. */
 export const parseInteger =
-  (least: number) =>
+  (least: number, most = Number.MAX_SAFE_INTEGER) =>
   (text: string): number => {
     const value = Number(text);
-    if (!/^[0-9]+$/.test(text.trim()) || !Number.isSafeInteger(value) || value < least)
-      throw new InvalidArgumentError(`found "${text}"; wanted a whole number of at least ${least}.`);
-    return value;
+    if (/^[0-9]+$/.test(text.trim()) && value >= least && value <= most) return value;
+    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    throw new InvalidArgumentError(`found "${text}"; wanted a whole number ${range}.`);
   };
 
 export function parseTemperature(text: string): number {
@@ -40,9 +41,8 @@ export function parseTemperature(text: string): number {
   return value;
 }
 
-/** This version computes on the CPU; anything else is said, not guessed. */
+/** @throws DeviceError for anything but "cpu": what is not there is said, not guessed */
 export function parseDevice(text: string): string {
-  if (text !== "cpu")
-    throw new InvalidArgumentError(`found "${text}"; this version trains on the CPU only (--device cpu).`);
-  return text;
+  if (text === "cpu") return text;
+  throw new DeviceError(`--device ${text}: this version trains on the CPU only; leave --device out, or give cpu`);
 }

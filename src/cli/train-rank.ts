@@ -14,7 +14,7 @@ import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
 export type TrainMessage = { readonly type: "step"; readonly record: StepRecord };
 
 async function main(): Promise<void> {
-  const job = JSON.parse(process.argv[2]!) as TrainJob;
+  const job = (await joinLaunched()?.receive()) as TrainJob;
   await using opened = await openJob(job);
   const { deviceMemoryBytes } = job;
   const world = joinWorld({ threads: job.threads, ...(deviceMemoryBytes !== undefined && { deviceMemoryBytes }) });

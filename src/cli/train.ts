@@ -1,7 +1,5 @@
 /** `shunya train`: checks the job and foretells its memory before anything is allocated, then runs it on N ranks. */
-
-import { once } from "node:events";
-import { createWriteStream, type WriteStream } from "node:fs";
+import { totalmem } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { ResolvedConfig, Stage } from "../config/types.ts";
 import { memoryKinds } from "../device/ledger.ts";
@@ -15,6 +13,7 @@ import { renderRefusal, type StagePeak } from "../report/refusal.ts";
 import { renderStepRecord, stepRecord } from "../report/step-record.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
+import { checkOutput, LineLog } from "./destinations.ts";
 import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
 import { renderOpening, renderSummary } from "./summary.ts";
 import type { TrainMessage } from "./train-rank.ts";
@@ -30,16 +29,17 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
   for (const warning of opened.config.warnings) logger.warn(warning);
   const foretold = await forecastJob(job, opened, opened.config);
   await checkBudget(job, opened, foretold);
+  if (job.output !== undefined) await checkOutput(job.output);
+  const inputs = [...job.data, ...(job.config === undefined ? [] : [job.config])];
+  await using log = logJson === undefined ? undefined : await LineLog.open(logJson, inputs, logger);
   process.stdout.write(renderOpening(job, opened, foretold));
-  await using log = logJson === undefined ? undefined : await openLog(logJson);
   const records: StepRecord[] = [];
-  const show = stepPrinter(opened, log?.stream);
+  const show = stepPrinter(opened, log);
   const launch = launchRanks({
     ranks: job.ranks,
     entry: fileURLToPath(
       new URL(import.meta.url.endsWith(".ts") ? "./train-rank.ts" : "./train-rank.js", import.meta.url),
     ),
-    args: [JSON.stringify(job)],
     arenaBytes: defaultArenaBytes(),
     logger,
     onMessage: (_rank, payload) => {
@@ -48,14 +48,29 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
       show(record);
     },
   });
+  for (let rank = 0; rank < job.ranks; rank++) launch.send(rank, job);
   const { exitCode } = await launch.outcome;
   if (records.length > 0) process.stdout.write(renderSummary(opened, foretold, records));
-  if (exitCode === 0 && job.output !== undefined) process.stdout.write(`The model is in ${job.output}.\n`);
+  if (job.output !== undefined)
+    process.stdout.write(
+      exitCode === 0
+        ? `The model is in ${job.output}.\n`
+        : `Nothing was written to ${job.output}: training did not finish.\n`,
+    );
   return { exitCode, records };
 }
 
-export function forecastJob(job: TrainJob, opened: OpenedJob, config: ResolvedConfig): Promise<Forecast> {
+/** Far beyond any device, and small enough to be written down. */
+const mostTokensOfMicroBatch = 2 ** 28;
+
+/** @throws UsageError for a micro-batch beyond all devices */
+async function forecastJob(job: TrainJob, opened: OpenedJob, config: ResolvedConfig): Promise<Forecast> {
   const shape = [config.microBatch, opened.seqLength];
+  if (config.microBatch * opened.seqLength > mostTokensOfMicroBatch)
+    throw new UsageError(
+      `a micro-batch of ${config.microBatch} windows of ${opened.seqLength} tokens is beyond any device; ` +
+        `wanted at most ${mostTokensOfMicroBatch} tokens: lower train_micro_batch_size_per_gpu`,
+    );
   const data = new Int32Array(config.microBatch * opened.seqLength);
   return forecast<LanguageBatch>({
     model: new Gpt2(opened.model.config),
@@ -77,27 +92,23 @@ export async function forecastStages(job: TrainJob, opened: OpenedJob): Promise<
 
 /** @throws MemoryBudgetError with the table of where the bytes would go and the stage that fits */
 async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Forecast): Promise<void> {
-  const budgetBytes = job.deviceMemoryBytes;
-  if (budgetBytes === undefined || foretold.peakBytes <= budgetBytes) return;
+  const budgetBytes = job.deviceMemoryBytes ?? machineShareBytes(job.ranks);
+  if (foretold.peakBytes <= budgetBytes) return;
   const stages = await forecastStages(job, opened);
   const { stage } = opened.config;
-  const message = renderRefusal({ stage, budgetBytes, atPeak: foretold.atPeak, stages });
+  const refusal = renderRefusal({ stage, budgetBytes, atPeak: foretold.atPeak, stages });
+  const share = "(The budget is a rank's share of this machine's memory, since --device-memory was not given.)";
+  const message = job.deviceMemoryBytes === undefined ? `${refusal}\n${share}` : refusal;
   throw new MemoryBudgetError("device", foretold.peakBytes, budgetBytes, message);
 }
 
-async function openLog(path: string): Promise<{ stream: WriteStream } & AsyncDisposable> {
-  const stream = createWriteStream(path);
-  await once(stream, "open").catch((error: Error) => {
-    throw new UsageError(`--log-json ${path} cannot be written: ${error.message}`);
-  });
-  const close = async (): Promise<void> => {
-    stream.end();
-    await once(stream, "close");
-  };
-  return { stream, [Symbol.asyncDispose]: close };
+/** More than that, and the system would end the ranks in mid-training. A container may have less than its machine. */
+function machineShareBytes(ranks: number): number {
+  const containerBytes = process.constrainedMemory() || Number.POSITIVE_INFINITY;
+  return Math.floor(Math.min(totalmem(), containerBytes) / ranks);
 }
 
-function stepPrinter(opened: OpenedJob, log: WriteStream | undefined): (record: StepRecord) => void {
+function stepPrinter(opened: OpenedJob, log: LineLog | undefined): (record: StepRecord) => void {
   const terminal = describeTerminal(process.stdout, process.env);
   const { config, steps } = opened;
   const tokensPerStep = config.trainBatch * opened.seqLength;

@@ -8,7 +8,7 @@
 import { DisposedError, InternalError } from "../errors/errors.ts";
 import { Arena } from "./arena.ts";
 import { type DType, dtypeBytes } from "./dtype.ts";
-import { encode, scratchKey } from "./encode.ts";
+import { encode, regionsOf, scratchKey } from "./encode.ts";
 import type { TagNames } from "./failure.ts";
 import { type MemoryLabel, MemoryLedger, type Tier } from "./ledger.ts";
 import { operationsOf } from "./operations.ts";
@@ -126,6 +126,11 @@ export class Device {
 
   /** Issues an op. Returns the event of its completion. @throws RangeError when a range leaves its memory */
   issue<K extends OpName>(queue: QueueName, name: K, args: OpArgs<K>): Event {
+    const own = this.#backend.region("device");
+    if (regionsOf(name, args).some((region) => region !== own))
+      throw new InternalError(
+        `${name} on the ${queue} queue was given memory of another tier; tiers are crossed by copies`,
+      );
     const scratch = "scratch" in opFields[name] ? this.#scratch(queue, name, args) : undefined;
     const { code, values } = encode(name, args, scratch?.at() ?? null);
     const event = { queue, sequence: this.#backend.issue(queue, code, values) };

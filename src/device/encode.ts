@@ -31,6 +31,16 @@ function putSegments(at: number, segments: readonly Segment[]): number {
   return at;
 }
 
+/** Every region an op names, for a check of where it may reach. */
+export function regionsOf<K extends OpName>(name: K, args: OpArgs<K>): number[] {
+  const given = args as Readonly<Record<string, unknown>>;
+  return fieldsOf[name].flatMap(([field, kind]) => {
+    const value = field === "scratch" ? null : given[field];
+    if (kind === "segments") return (value as readonly Segment[]).flatMap((s) => [s.whole.region, s.own.region]);
+    return (kind === "span" || kind === "span?") && value ? [(value as Span).region] : [];
+  });
+}
+
 /** The returned view is valid until the next call. */
 export function encode<K extends OpName>(
   name: K,

@@ -130,7 +130,7 @@ export class Tape {
     usesValues = true,
   ): Tensor {
     if (!this.recording || !output.requiresGradient) return output;
-    if (!this.#recording) this.#segments.push((this.#recording = { owner: undefined, nodes: [], needsValues: false }));
+    this.#recording ??= this.#looseSegment();
     for (const tensor of saved) tensor.retain();
     this.#recording.nodes.push({ name, inputs, output, saved, backward });
     if (usesValues) this.#recording.needsValues = true;
@@ -182,6 +182,13 @@ export class Tape {
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  /** For ops between segments, which belong to no unit. */
+  #looseSegment(): Segment {
+    const segment: Segment = { owner: undefined, nodes: [], needsValues: false };
+    this.#segments.push(segment);
+    return segment;
   }
 
   #keep(owner: object, inputs: readonly Tensor[], body: (...inputs: Tensor[]) => Tensor): Tensor {
@@ -246,14 +253,17 @@ export class Tape {
     const gradient = this.#gradients.get(node.output.id);
     this.#gradients.delete(node.output.id);
     if (gradient) {
+      const offered = new Map<number, Tensor>();
       const existing = (i: number): Tensor | undefined => {
         const held = this.#gradients.get(node.inputs[i]!.id);
-        return held?.exclusive ? held : undefined;
+        if (held?.exclusive) offered.set(i, held);
+        return offered.get(i);
       };
       const results = node.backward(gradient, existing);
       if (results.length !== node.inputs.length) throw new InternalError(`${node.name}: one gradient per input`);
       results.forEach((result, i) => {
-        if (result) this.#accumulate(node.inputs[i]!, result);
+        const addedInPlace = result !== undefined && result === offered.get(i);
+        if (result && !addedInPlace) this.#accumulate(node.inputs[i]!, result);
       });
       gradient.release();
     }
@@ -263,7 +273,6 @@ export class Tape {
   /** Adds `gradient` (whose reference it takes) to the gradient of `input`. */
   #accumulate(input: Tensor, gradient: Tensor): void {
     const held = this.#gradients.get(input.id);
-    if (held === gradient) return; // added in place
     if (!held || !input.requiresGradient) {
       if (input.requiresGradient) this.#gradients.set(input.id, gradient);
       else gradient.release();

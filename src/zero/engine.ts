@@ -192,7 +192,7 @@ export class Engine<B extends object> {
   async infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
     const hooks: SegmentHooks = {
       enter: async (owner) => this.#units.enter(this.#units.unitOf(owner), true),
-      leave: () => {},
+      leave: (owner) => this.#units.leave(this.#units.unitOf(owner)),
     };
     this.#units.beginPass("evaluate");
     const dtype = this.plan.residences.parameters.dtype;
@@ -250,7 +250,9 @@ export class Engine<B extends object> {
         if (pass === "forward") unit.openUses++;
       },
       leave: (owner, pass) => {
-        if (pass === "backward") finished(this.#units.unitOf(owner));
+        const unit = this.#units.unitOf(owner);
+        this.#units.leave(unit);
+        if (pass === "backward") finished(unit);
       },
     };
   }

@@ -77,10 +77,13 @@ export class FlatState {
   produced: FlatBuffer | undefined;
   /** Tensors whose gradient has been produced in this micro-batch. */
   readonly written = new Set<string>();
+  /** Whether code of its unit is being run: only then gathered values may be read. */
+  isOpen = false;
   /** When the values at rest (or the last gather) are complete. */
   ready: Event = { queue: "compute", sequence: 0 };
   /** When the gradients at rest are complete. */
   settled: Event = { queue: "collective", sequence: 0 };
+  #awaited: Event | undefined;
   #views: ReadonlyMap<string, Tensor> | undefined;
   readonly #device: Device;
 
@@ -116,10 +119,12 @@ export class FlatState {
     return this.needsGather ? this.gathered : (this.persistentCopy ?? this.parameters);
   }
 
-  /** The values of a tensor, where they are usable. */
+  /** The values of a tensor, where they are usable; ops issued from now on wait until they are complete. */
   value(name: string): Tensor | undefined {
     const buffer = this.usable;
-    if (!buffer) return undefined;
+    if (!buffer || (this.needsGather && !this.isOpen)) return undefined;
+    if (this.#awaited !== this.ready) this.#device.wait("compute", this.ready);
+    this.#awaited = this.ready;
     this.#views ??= new Map(
       this.layout.pieces.map((p) => [p.name, viewOf(this.#device, buffer, p.offset, p.shape)] as const),
     );

@@ -62,7 +62,10 @@ function unpack(values: Float64Array): RankReport {
   const root: Tree = {};
   for (const [i, path] of paths.entries()) {
     let at = root;
-    for (const key of path.slice(0, -1)) at = (at[key] ??= {}) as Tree;
+    for (const key of path.slice(0, -1)) {
+      at[key] ??= {};
+      at = at[key] as Tree;
+    }
     at[path.at(-1)!] = values[i]!;
   }
   return root as unknown as RankReport;

@@ -108,16 +108,21 @@ export class Units {
 
   /** Makes a unit usable for ops that are issued from now on. */
   enter(unit: UnitState, needsValues: boolean): void {
-    if (this.#current && this.#current !== unit) this.#leave(this.#current, unit);
+    if (this.#current && this.#current !== unit) this.#letGo(this.#current, unit);
     this.#current = unit;
     if (!needsValues) return;
     for (const part of unit.together) {
       this.#gather(part);
       this.#ahead.delete(part);
-      for (const flat of part.flats) this.#device.wait("compute", flat.ready);
+      for (const flat of part.flats) flat.isOpen = true;
     }
     this.#order.push(unit);
     this.#lookAhead();
+  }
+
+  /** The unit's code has run: its gathered values may not be read any more. */
+  leave(unit: UnitState): void {
+    for (const part of unit.together) for (const flat of part.flats) flat.isOpen = false;
   }
 
   /** Releases everything: the pass is over. */
@@ -164,7 +169,7 @@ export class Units {
   }
 
   /** `unit` was used and `next` comes: release what is not needed again soon enough. */
-  #leave(unit: UnitState, next: UnitState): void {
+  #letGo(unit: UnitState, next: UnitState): void {
     for (const part of unit.together) {
       if (next.together.includes(part) || this.#ahead.has(part) || !this.#held.has(part)) continue;
       if (!this.#reusedSoon(part)) this.#release(part);

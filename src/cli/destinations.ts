@@ -1,0 +1,60 @@
+/** Where a run writes to, checked before it begins: nobody trains for an hour and then learns that a folder is read-only. */
+import { once } from "node:events";
+import { constants, createWriteStream, type WriteStream } from "node:fs";
+import { access, stat } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { UsageError } from "../errors/errors.ts";
+import type { Logger } from "../log/logger.ts";
+
+/** Looks and makes nothing: a run that is refused later leaves no empty folder. @throws UsageError */
+export async function checkOutput(folder: string): Promise<void> {
+  const fail = (why: string): never => {
+    throw new UsageError(`--output ${folder} cannot be written: ${why}; name a folder that exists or can be made`);
+  };
+  for (let at = resolve(folder); ; at = dirname(at)) {
+    const found = await stat(at).catch((error: NodeJS.ErrnoException) => error);
+    if (found instanceof Error) {
+      // Inside what is not a folder, the parent will say so.
+      if ((found.code !== "ENOENT" && found.code !== "ENOTDIR") || at === dirname(at)) fail(found.message);
+      continue;
+    }
+    if (!found.isDirectory()) fail(`${at} is a file`);
+    await access(at, constants.W_OK | constants.X_OK).catch((error: Error) => fail(error.message));
+    return;
+  }
+}
+
+/** A file of one line a step. A disk that fills up costs the log, not the training. */
+export class LineLog implements AsyncDisposable {
+  readonly #stream: WriteStream;
+
+  private constructor(stream: WriteStream, onError: (error: Error) => void) {
+    this.#stream = stream;
+    stream.on("error", onError);
+  }
+
+  /** Empties the file or makes it. @param inputs files that the run reads @throws UsageError */
+  static async open(path: string, inputs: readonly string[], logger: Logger): Promise<LineLog> {
+    const input = inputs.find((file) => resolve(file) === resolve(path));
+    if (input !== undefined)
+      throw new UsageError(`--log-json ${path} is also a file that this run reads; give the log a name of its own`);
+    const stream = createWriteStream(path);
+    await once(stream, "open").catch((error: Error) => {
+      throw new UsageError(`--log-json ${path} cannot be written: ${error.message}`);
+    });
+    return new LineLog(stream, (error) =>
+      logger.warnOnce(path, `the log ${path} ends here, training goes on: ${error.message}`),
+    );
+  }
+
+  write(line: string): void {
+    if (!this.#stream.destroyed) this.#stream.write(line);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#stream.closed) return;
+    const closed = new Promise<void>((resolve) => this.#stream.once("close", resolve));
+    this.#stream.end();
+    await closed;
+  }
+}
