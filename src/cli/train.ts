@@ -55,7 +55,7 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
     process.stdout.write(
       exitCode === 0
         ? `The model is in ${job.output}.\n`
-        : `Nothing was written to ${job.output}: training did not finish.\n`,
+        : `Training did not finish, so no model was written to ${job.output}.\n`,
     );
   return { exitCode, records };
 }
