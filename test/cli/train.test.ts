@@ -1,0 +1,188 @@
+// `shunya train` and `shunya generate` for real: ranks as processes, files on disk.
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
+import { memoryKinds, optimizerParts, phases, tiers } from "../../src/device/ledger.ts";
+import { trafficKinds } from "../../src/device/traffic.ts";
+import { exitCodes } from "../../src/launch/exit-codes.ts";
+import type { LoggedStep } from "../../src/report/step-record.ts";
+import { isRunning, until } from "../launch/processes.ts";
+import { run, start, temporaryFolder, tinyModel, tinyTokens, writeFiles } from "./command.ts";
+
+const here = temporaryFolder();
+const tiny = ["train", "--data", tinyTokens, "--seq-length", "32", "--threads", "1", "--no-shuffle"];
+const fromTiny = [...tiny, "--model", tinyModel];
+
+function readLog(path: string): LoggedStep[] {
+  const lines = readFileSync(path, "utf8").trimEnd().split("\n");
+  return lines.map((line) => JSON.parse(line) as LoggedStep);
+}
+
+test("training writes a model that loads again and a log with every field", async () => {
+  const [output, log] = [join(here, "trained"), join(here, "log.ndjson")];
+  const flags = ["--ranks", "2", "--steps", "3", "--stage", "3", "--output", output, "--log-json", log];
+  const { exitCode, stdout, stderr } = await run([...fromTiny, ...flags]);
+  expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
+  expect(stdout).toMatch(/ZeRO stage 3/);
+  expect(stdout).toMatch(/^step 1\/3 {2}loss 5\.\d+ {2}lr .* norm .* tokens\/s .* memory .* left /m);
+  expect(stdout).toMatch(/Device memory of ranks 0-1, each, in bytes:/);
+  expect(stdout).toMatch(/Traffic of ranks 0-1, each, in elements a step:/);
+  expect(stdout).toMatch(/^loss\n/m);
+  expect(stdout.endsWith(`The model is in ${output}.\n`)).toBe(true);
+
+  const steps = readLog(log);
+  expect(steps.map((s) => s.step)).toEqual([1, 2, 3]);
+  for (const step of steps) expectEveryField(step, 2);
+
+  await using before = await openModelFolder(tinyModel);
+  await using after = await openModelFolder(output);
+  expect(after.config).toEqual(before.config);
+  const first = (weights: typeof after.weights) => weights!.read("h.0.mlp.c_fc.weight", 0, 8);
+  expect(await first(after.weights)).not.toEqual(await first(before.weights));
+});
+
+function expectEveryField(step: LoggedStep, ranks: number): void {
+  const fields = ["step", "loss", "gradNorm", "learningRate", "lossScale", "skipped", "tokensPerSecond", "ranks"];
+  expect(Object.keys(step).sort()).toEqual(fields.sort());
+  expect(step).toMatchObject({ learningRate: 3e-4, lossScale: 1, skipped: false });
+  for (const number of [step.loss, step.gradNorm, step.tokensPerSecond]) expect(number).toBeGreaterThan(0);
+  expect(step.ranks).toHaveLength(ranks);
+  for (const { memory, traffic, operations } of step.ranks) {
+    expect(Object.keys(memory).sort()).toEqual([...tiers, "peakByPhase"].sort());
+    for (const tier of tiers) {
+      expect(Object.keys(memory[tier]).sort()).toEqual([...memoryKinds].sort());
+      const usages = [
+        ...memoryKinds.map((k) => memory[tier][k]),
+        ...optimizerParts.map((p) => memory[tier].optimizer[p]),
+      ];
+      for (const { current, peak } of usages) expect(peak).toBeGreaterThanOrEqual(current);
+    }
+    expect(memory.device.optimizer.firstMoment.current).toBeGreaterThan(0);
+    expect(Object.keys(memory.peakByPhase).sort()).toEqual([...phases].sort());
+    expect(Object.keys(traffic).sort()).toEqual([...trafficKinds].sort());
+    for (const kind of trafficKinds)
+      expect(Object.keys(traffic[kind]).sort()).toEqual(
+        ["calls", "elementsSent", "bytesSent", "elementsReceived", "bytesReceived"].sort(),
+      );
+    expect(traffic.allGather.elementsSent).toBeGreaterThan(0);
+    expect(traffic.reduceScatter.elementsSent).toBeGreaterThan(0);
+    expect(operations).toBeGreaterThan(0);
+  }
+}
+
+test("a model folder's weights are where training goes on; without them it begins anew", async () => {
+  const [trained, again, anew] = ["once", "again", "anew"].map((name) => join(here, `${name}.ndjson`)) as [
+    string,
+    string,
+    string,
+  ];
+  const once = join(here, "once");
+  await run([
+    ...fromTiny,
+    "--steps",
+    "10",
+    "--set",
+    "optimizer.params.lr=1e-3",
+    "--output",
+    once,
+    "--log-json",
+    trained,
+  ]);
+  await run([...tiny, "--model", once, "--steps", "1", "--log-json", again]);
+  const shape = { "shape/config.json": readFileSync(join(tinyModel, "config.json"), "utf8") };
+  await run([...tiny, "--model", join(writeFiles(here, shape), "shape"), "--steps", "1", "--log-json", anew]);
+  const [before] = readLog(trained);
+  expect(readLog(again)[0]!.loss).toBeLessThan(before!.loss - 0.5);
+  expect(readLog(anew)[0]!.loss).toBeCloseTo(Math.log(256), 0);
+});
+
+test("a job over the budget is refused with the stage that fits, and leaves nothing", async () => {
+  const output = join(here, "refused");
+  const flags = ["--ranks", "4", "--steps", "1", "--stage", "0", "--device-memory", "3.5MB", "--output", output];
+  const { exitCode, stdout, stderr } = await run([...fromTiny, ...flags]);
+  expect(exitCode).toBe(exitCodes.memory);
+  expect(stderr).toMatch(/^error: ZeRO stage 0 needs .* and the budget is 3\.50 MB\. Nothing was allocated\./);
+  expect(stderr).toMatch(/^optimizer +/m);
+  expect(stderr).toMatch(/Stage [123] fits/);
+  expect(stdout).toBe("");
+  expect(existsSync(output)).toBe(false);
+  const stage = /Stage (\d) fits/.exec(stderr)![1]!;
+  const fitting = await run([...fromTiny, ...flags, "--stage", stage]);
+  expect(fitting).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+});
+
+test("without a budget the machine's memory is one", async () => {
+  const everyByteOfManyMachines = ["--model", "gpt2-xl", "--ranks", "256"];
+  const { exitCode, stderr } = await run([...tiny, ...everyByteOfManyMachines]);
+  expect(exitCode).toBe(exitCodes.memory);
+  expect(stderr).toMatch(/a rank's share of this machine's memory/);
+});
+
+test("Ctrl-C ends the ranks and leaves no model", async () => {
+  const output = join(here, "stopped");
+  const { child, output: said, ended } = start([...fromTiny, "--ranks", "2", "--steps", "100000", "--output", output]);
+  await until(() => /^step 10\//m.test(said.stdout) || child.exitCode !== null, 20_000);
+  process.kill(-child.pid!, "SIGINT"); // a terminal sends it to the whole group
+  const { exitCode, stdout, stderr } = await ended;
+  expect(stderr).toBe("stopping after this step; once more ends the ranks at once\n");
+  expect(exitCode).toBe(exitCodes.interrupted);
+  expect(stdout).toMatch(/Training did not finish, so no model was written/);
+  expect(existsSync(output)).toBe(false);
+  await until(() => !groupIsRunning(child.pid!), 2000);
+  expect(isRunning(child.pid)).toBe(false);
+});
+
+/** Whether any process is left in the group. */
+function groupIsRunning(group: number): boolean {
+  try {
+    process.kill(-group, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+test("a loss that is not a number ends training with a code of its own", async () => {
+  const flags = ["--steps", "20", "--set", "optimizer.params.lr=1e30", "--set", "gradient_clipping=0"];
+  const { exitCode, stderr } = await run([...fromTiny, ...flags]);
+  expect(stderr).toMatch(/^error: rank 0: step \d+: .*no parameter was changed/);
+  expect(exitCode).toBe(exitCodes.numerical);
+});
+
+test("a later flag replaces an earlier one, and --stage the rest", async () => {
+  const sets = [
+    "--set",
+    "zero_optimization.stage=1",
+    "--set",
+    "optimizer.params.lr=1",
+    "--set",
+    "optimizer.params.lr=2e-3",
+  ];
+  const { stdout } = await run([...fromTiny, "--steps", "1", ...sets, "--stage", "2"]);
+  expect(stdout).toMatch(/ZeRO stage 2/);
+  expect(stdout).toMatch(/learning rate 0\.002/);
+});
+
+test("a log that cannot grow costs the log, not the training", { skip: !existsSync("/dev/full") }, async () => {
+  const { exitCode, stdout, stderr } = await run([...fromTiny, "--steps", "2", "--log-json", "/dev/full"]);
+  expect(stderr).toMatch(/^warning: the log \/dev\/full ends here, training goes on: .*\n$/);
+  expect(stdout).toMatch(/step 2\/2/);
+  expect(exitCode).toBe(exitCodes.ok);
+});
+
+test("generation depends on the seed and on nothing else", async () => {
+  const write = async (...flags: string[]): Promise<string> => {
+    const text = ["generate", "--model", tinyModel, "--prompt", "Once ", "--tokens", "24", ...flags];
+    const { exitCode, stdout, stderr } = await run(text);
+    expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
+    expect(stdout.startsWith("Once ")).toBe(true);
+    return stdout;
+  };
+  const [one, same, other] = [await write("--seed", "1"), await write("--seed", "1"), await write("--seed", "2")];
+  expect(same).toBe(one);
+  expect(other).not.toBe(one);
+  const likeliest = await write("--temperature", "0");
+  expect(await write("--temperature", "0", "--seed", "9")).toBe(likeliest);
+  expect(await write("--top-k", "1")).toBe(likeliest);
+});
