@@ -84,17 +84,19 @@ void Group::failTimeout(const CallHeader& own, int64_t waitedMs, const std::stri
          "{\"rank\":" + std::to_string(rank_) + "," + callText(own) + ",\"waitedMs\":" + std::to_string(waitedMs) + ",\"missing\":[" + missing + "]}");
 }
 
-template <typename Arrived>
-void Group::waitForAll(int c, const CallHeader& own, const std::atomic<bool>& stopping, const Arrived& arrived) {
-  const auto isMissing = [&](int q) { return !arrived(slot(c, q)); };
+void Group::arrive(int c, Counter counter, uint64_t number, const CallHeader& own, const std::atomic<bool>& stopping) {
+  (slot(c, rank_).*counter).store(number);
+  const auto isMissing = [&](int q) { return (slot(c, q).*counter).load() < number; };
   int first = 0;  // every rank before it has arrived
   const auto all = [&] {
     while (first < world_ && !isMissing(first)) first++;
     return first == world_;
   };
+  // Whoever comes last wakes the others: before that there is nothing to wake for.
+  if (all()) return ring(channel(c));
   // More ranks than cores: whoever spins keeps the others from arriving.
   const bool maySpin = world_ <= (int)std::thread::hardware_concurrency();
-  if (maySpin ? spin(collectiveSpinMicroseconds, all) : all()) return;
+  if (maySpin && spin(collectiveSpinMicroseconds, all)) return;
   const auto start = std::chrono::steady_clock::now();
   Channel& waiting = channel(c);
   struct Sleeper {
@@ -150,14 +152,10 @@ void Group::run(GroupChannel c, const CallHeader& own, const std::vector<uint64_
   Slot& mine = slot(c, rank_);
   mine.header = own;
   if (!offsets.empty()) memcpy(mine.offsets, offsets.data(), offsets.size() * sizeof offsets[0]);
-  mine.posted.store(number);
-  ring(channel(c));
-  waitForAll(c, own, stopping, [number](const Slot& s) { return s.posted.load(std::memory_order_acquire) >= number; });
+  arrive(c, &Slot::posted, number, own, stopping);
   checkAgreement(c, own);
   body();
-  mine.done.store(number);
-  ring(channel(c));
-  waitForAll(c, own, stopping, [number](const Slot& s) { return s.done.load(std::memory_order_acquire) >= number; });
+  arrive(c, &Slot::done, number, own, stopping);
 }
 
 std::vector<std::string> Group::exchange(uint64_t tag, const std::string& own, const std::atomic<bool>& stopping) {

@@ -65,8 +65,9 @@ class Group {
   char* payload(int rank) const;
   void run(GroupChannel channel, const CallHeader& own, const std::vector<uint64_t>& offsets, const std::atomic<bool>& stopping,
            const std::function<void()>& body);
-  template <typename Arrived>
-  void waitForAll(int channel, const CallHeader& own, const std::atomic<bool>& stopping, const Arrived& arrived);
+  // Says that this rank has come to call `number` (or is done with it), and waits until every rank has.
+  using Counter = std::atomic<uint64_t> Slot::*;
+  void arrive(int channel, Counter counter, uint64_t number, const CallHeader& own, const std::atomic<bool>& stopping);
   void checkEnded(const CallHeader& own, const std::atomic<bool>& stopping) const;
   [[noreturn]] void failTimeout(const CallHeader& own, int64_t waitedMs, const std::string& missing) const;
   void checkAgreement(int channel, const CallHeader& own) const;
