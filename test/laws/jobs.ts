@@ -24,7 +24,7 @@ export interface Job {
   readonly wantsWeights?: boolean;
   /** Gathers and releases come back, as rank 0 issued them in its last step. */
   readonly wantsTrace?: boolean;
-  /** Bytes of shared memory that the system holds for each rank come back. */
+  /** Bytes of shared memory that the system holds for each rank come back; weights are zero and do not. */
   readonly wantsResidentBytes?: boolean;
   /** Defaults to 20 s. */
   readonly deadlineMs?: number;
