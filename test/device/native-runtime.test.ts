@@ -1,4 +1,6 @@
 /** The native runtime below the device seam: regions, the op boundary, queues and events. */
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { encode } from "../../src/device/encode.ts";
@@ -309,5 +311,44 @@ describe("failures", () => {
     addon.destroyQueue(gone);
     expect((await failureOf(addon.reached(own, wait))).code).toBe("DEVICE");
     addon.destroyQueue(own);
+  });
+});
+
+describe("a process", () => {
+  const addonPath = fileURLToPath(new URL("../../build/shunya.node", import.meta.url));
+  // Queues at work, a wait for an op that never comes, a collective without its peers, an exchange: all still open at the end.
+  const busy = `
+    const n = process.getBuiltinModule("node:module").createRequire(${JSON.stringify(addonPath)})(${JSON.stringify(addonPath)});
+    const region = n.createRegion(2 ** 26), first = n.createQueue(2), second = n.createQueue(1), third = n.createQueue(1);
+    for (let i = 0; i < 5; i++) n.issue(first, 0, Float64Array.of(2 ** 24, 0, 1, region, 0));
+    n.wait(second, first, 99);
+    const control = n.openRegion(n.createSharedMemory(n.controlBytes(2)), n.controlBytes(2));
+    const group = n.createGroup(0, 2, control, [region, region], 60_000);
+    n.issue(third, n.opCount() - 1, Float64Array.of(group, 1));
+    const open = [n.reached(second, 1), n.exchange(group, 1, new Uint8Array(4))].map((promise) => promise.catch(() => {}));
+  `;
+  const run = (script: string): { status: number | null; signal: string | null; elapsedMs: number } => {
+    const startMs = performance.now();
+    const { status, signal } = spawnSync(process.execPath, ["-e", script], { timeout: 20_000 });
+    return { status, signal, elapsedMs: performance.now() - startMs };
+  };
+
+  it.each([
+    ["process.exit", "setTimeout(() => process.exit(3), 20)", 3],
+    ["an uncaught error", "setTimeout(() => { throw new Error('end') }, 20)", 1],
+    [
+      "destroying everything",
+      "[first, second, third].map(n.destroyQueue); n.destroyGroup(group); n.closeRegion(region)",
+      0,
+    ],
+    ["closing memory first", "n.closeRegion(region); n.closeRegion(control); setTimeout(() => process.exit(0), 20)", 0],
+  ])("ends cleanly by %s with ops open", (_how, end, status) => {
+    const ended = run(busy + end);
+    expect([ended.status, ended.signal]).toEqual([status, null]);
+    expect(ended.elapsedMs).toBeLessThan(10_000);
+  });
+
+  it("ends by itself once nothing is awaited, queues or not", () => {
+    expect(run(busy.replace(/const open.*/, "")).status).toBe(0);
   });
 });

@@ -72,7 +72,8 @@ export class RankPool {
   /** A fresh group of the first `world` ranks, with a queue in each. */
   async group(world: number, deadlineMs = 10_000, threads = 1): Promise<TestGroup> {
     const control = this.#nextControl++;
-    if (control >= this.controls.length) throw new Error(`the pool has control memory for ${this.controls.length} groups`);
+    if (control >= this.controls.length)
+      throw new Error(`the pool has control memory for ${this.controls.length} groups`);
     const members = await Promise.all(
       this.ranks.slice(0, world).map(async (process, rank) => {
         const controlRegion = await process.call<number>("openRegion", firstDescriptor + control, this.controlBytes);
