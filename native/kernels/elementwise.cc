@@ -7,8 +7,7 @@ namespace shunya::SHUNYA_ISA {
 
 namespace {
 
-// Above this the target would push everything else out of the caches, and reading it first would be a third of the traffic.
-constexpr int64_t streamedBytes = 8 << 20, copyPieceBytes = 1 << 20;
+constexpr int64_t copyPieceBytes = 1 << 20;
 
 void copyStreamed(char* dst, const char* src, int64_t bytes) {
   const int64_t toBoundary = (int64_t)(-(uintptr_t)dst & (sizeof(vf) - 1)), head = toBoundary < bytes ? toBoundary : bytes;
@@ -89,7 +88,10 @@ void cast(int64_t count, const void* src, DType srcType, void* dst, DType dstTyp
 void fill(int64_t count, DType type, float value, void* dst, Pool& pool) {
   withDType(type, [&](auto tag) {
     constexpr DType T = decltype(tag)::value;
-    overVectors(pool, count, [=](int64_t i, auto extent) { store<T>(dst, i, broadcast(value), extent); });
+    const bool streamed = count * (int64_t)sizeof(Storage<T>) >= streamedBytes;
+    overPieces(pool, count, elementsPerTask, [=](int64_t begin, int64_t end) {
+      storeVectors<T>(begin, end, dst, streamed, [=](int64_t, auto) { return broadcast(value); });
+    });
   });
 }
 

@@ -20,27 +20,34 @@ Constants constantsOf(const AdamArgs& a) {
 
 // Padding (gradient, moments and weight all zero) stays exactly zero, also with epsilon 0: the denominator is kept above
 // zero. NaN passes the limit.
+constexpr float smallestDenominator = 1.17549435e-38f;
+
+// Updates a vector of master weights and moments; the new weights.
+template <DType G, bool Decoupled, class Extent>
+SHUNYA_INLINE vf adamVector(const AdamArgs& a, const Constants& k, int64_t i, Extent extent) {
+  vf w = load<DType::F32>(a.master, i, extent);
+  vf g = load<G>(a.gradient, i, extent) * k.gradientScale;
+  if constexpr (Decoupled) w = w * k.keepWeight;
+  else g = fma(w, k.decay, g);
+  vf m = load<DType::F32>(a.m, i, extent), v = load<DType::F32>(a.v, i, extent);
+  m = fma(g - m, k.oneMinusBeta1, m);
+  v = fma(g * g, k.oneMinusBeta2, v * k.beta2);
+  const vf denominator = max(broadcast(smallestDenominator), fma(sqrt(v), k.inverseRoot2, k.epsilon));
+  w = w - (k.stepSize * m) / denominator;
+  store<DType::F32>(a.master, i, w, extent);
+  store<DType::F32>(a.m, i, m, extent);
+  store<DType::F32>(a.v, i, v, extent);
+  return w;
+}
+
+// The 16-bit parameter is the one stream that is written without being read.
 template <DType G, DType P, bool Decoupled, bool WithParameter>
-void adamRange(const AdamArgs& a, const Constants& k, int64_t begin, int64_t end) {
-  float *master = a.master, *firstMoment = a.m, *secondMoment = a.v;
-  const void* gradient = a.gradient;
-  void* parameter = a.parameter;
-  const vf smallest = broadcast(1.17549435e-38f);
-  eachVector(begin, end, [=](int64_t i, auto extent) {
-    vf w = load<DType::F32>(master, i, extent);
-    vf g = load<G>(gradient, i, extent) * k.gradientScale;
-    if constexpr (Decoupled) w = w * k.keepWeight;
-    else g = fma(w, k.decay, g);
-    vf m = load<DType::F32>(firstMoment, i, extent), v = load<DType::F32>(secondMoment, i, extent);
-    m = fma(g - m, k.oneMinusBeta1, m);
-    v = fma(g * g, k.oneMinusBeta2, v * k.beta2);
-    const vf denominator = max(smallest, fma(sqrt(v), k.inverseRoot2, k.epsilon));
-    w = w - (k.stepSize * m) / denominator;
-    store<DType::F32>(master, i, w, extent);
-    store<DType::F32>(firstMoment, i, m, extent);
-    store<DType::F32>(secondMoment, i, v, extent);
-    if constexpr (WithParameter) store<P>(parameter, i, w, extent);
-  });
+void adamRange(const AdamArgs& args, const Constants& constants, int64_t begin, int64_t end) {
+  const AdamArgs a = args;  // copies of its own, so that no store can be taken to change them
+  const Constants k = constants;
+  const auto update = [=](int64_t i, auto extent) { return adamVector<G, Decoupled>(a, k, i, extent); };
+  if constexpr (WithParameter) storeVectors<P>(begin, end, a.parameter, a.count * (int64_t)sizeof(Storage<P>) >= streamedBytes, update);
+  else eachVector(begin, end, update);
 }
 
 template <DType G, DType P, bool WithParameter> void adamOver(const AdamArgs& a, Pool& pool) {

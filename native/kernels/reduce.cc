@@ -67,18 +67,28 @@ template <DType T> SquareSum squareSumOfBlock(int64_t count, const Storage<T>* x
   return total;
 }
 
+struct ReduceArgs { const void* const* sources; int numSources; void* dst; float factor; bool accumulate, streamed; };
+
 // `Sources` > 0: that many, known when compiling; 0: `numSources`.
-template <DType S, DType D, int Sources>
-void reduceRange(int64_t begin, int64_t end, const void* const* sources, int numSources, void* dst, float factor, bool accumulate) {
-  const int n = Sources > 0 ? Sources : numSources;
-  const vf scale = broadcast(factor);
-  eachVector(begin, end, [=](int64_t i, auto extent) {
+template <DType S, DType D, int Sources> void reduceRange(const ReduceArgs& a, int64_t begin, int64_t end) {
+  const void* const* sources = a.sources;
+  const void* dst = a.dst;
+  const int n = Sources > 0 ? Sources : a.numSources;
+  const bool accumulate = a.accumulate;
+  const vf scale = broadcast(a.factor);
+  storeVectors<D>(begin, end, a.dst, a.streamed, [=](int64_t i, auto extent) {
     vf total = load<S>(sources[0], i, extent);
     for (int s = 1; s < n; s++) total += load<S>(sources[s], i, extent);
     total = total * scale;
-    if (accumulate) total = load<D>(dst, i, extent) + total;
-    store<D>(dst, i, total, extent);
+    return accumulate ? load<D>(dst, i, extent) + total : total;
   });
+}
+
+// Whether dst is only written: memory that is read anyway is better written through the caches.
+bool isOnlyWritten(const void* dst, const void* const* sources, int numSources, bool accumulate) {
+  bool isSource = accumulate;
+  for (int s = 0; s < numSources; s++) isSource |= sources[s] == dst;
+  return !isSource;
 }
 
 }  // namespace
@@ -125,9 +135,12 @@ void reduce(int64_t count, const void* const* sources, int numSources, DType sou
   withDType(sourceType, [&](auto from) {
     withDType(dstType, [&](auto to) {
       constexpr DType S = decltype(from)::value, D = decltype(to)::value;
+      const bool large = count * (int64_t)sizeof(Storage<D>) >= streamedBytes;
+      const ReduceArgs a{sources, numSources, dst, factor, accumulate,
+                         large && isOnlyWritten(dst, sources, numSources, accumulate)};
       overPieces(pool, count, elementsPerTask, [=](int64_t begin, int64_t end) {
-        if (numSources == 2) reduceRange<S, D, 2>(begin, end, sources, numSources, dst, factor, accumulate);
-        else reduceRange<S, D, 0>(begin, end, sources, numSources, dst, factor, accumulate);
+        if (numSources == 2) reduceRange<S, D, 2>(a, begin, end);
+        else reduceRange<S, D, 0>(a, begin, end);
       });
     });
   });

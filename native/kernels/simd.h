@@ -162,6 +162,8 @@ SHUNYA_INLINE vh narrowF16(vf x) {
 #endif
 }
 
+template <DType T> SHUNYA_INLINE vh narrow(vf x) { return T == DType::BF16 ? narrowBf16(x) : narrowF16(x); }
+
 // ---- Loads and stores. `Whole` is VL elements, `Part{n}` the first n < VL of them (the rest read as zero) ----
 
 struct Whole {};
@@ -209,8 +211,7 @@ template <DType T, class Extent = Whole> SHUNYA_INLINE void store(void* base, in
   static_assert(T == DType::F32 || T == DType::BF16 || T == DType::F16, "floating storage only");
   void* p = (Storage<T>*)base + i;
   if constexpr (T == DType::F32) storeLanes(p, x, extent);
-  else if constexpr (T == DType::BF16) storeLanes(p, narrowBf16(x), extent);
-  else storeLanes(p, narrowF16(x), extent);
+  else storeLanes(p, narrow<T>(x), extent);
 }
 
 // One element, through the same conversions.

@@ -25,6 +25,34 @@ template <class Body> static inline void overVectors(Pool& pool, int64_t count, 
   overPieces(pool, count, elementsPerTask, [&](int64_t begin, int64_t end) { eachVector(begin, end, body); });
 }
 
+// From this size on a result that is only written would push everything else out of the caches, and fetching the lines it
+// overwrites would be a good part of the traffic: such results bypass the caches.
+constexpr int64_t streamedBytes = 8 << 20;
+
+// Stores value(i, extent) to element i of dst for all of [begin, end); bypassing the caches when `streamed`, in units of a
+// whole vector register, which is two vectors of a 16-bit dtype.
+template <DType T, class Value>
+SHUNYA_INLINE void storeVectors(int64_t begin, int64_t end, void* dst, bool streamed, const Value& value) {
+  const auto plainly = [&](int64_t i, auto extent) { store<T>(dst, i, value(i, extent), extent); };
+  if (!streamed) return eachVector(begin, end, plainly);
+  constexpr int64_t unit = sizeof(vf) / sizeof(Storage<T>);
+  int64_t i = begin + (int64_t)(-(uintptr_t)((Storage<T>*)dst + begin) & (sizeof(vf) - 1)) / (int64_t)sizeof(Storage<T>);
+  if (i > end) i = end;
+  eachVector(begin, i, plainly);
+  for (; i + unit <= end; i += unit) {
+    vf lanes;
+    if constexpr (T == DType::F32) {
+      lanes = value(i, Whole{});
+    } else {
+      const vh halves[2] = {narrow<T>(value(i, Whole{})), narrow<T>(value(i + VL, Whole{}))};
+      memcpy(&lanes, halves, sizeof lanes);
+    }
+    streamLanes((Storage<T>*)dst + i, lanes);
+  }
+  eachVector(i, end, plainly);
+  streamFence();
+}
+
 // A number of rows that makes a task worth its dispatch.
 static inline int64_t rowsPerTask(int64_t cols) { return cols >= elementsPerTask ? 1 : elementsPerTask / (cols > 0 ? cols : 1); }
 
