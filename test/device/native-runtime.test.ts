@@ -159,6 +159,82 @@ describe("bounds", () => {
     await addon.reached(own, addon.wait(own, own, 0)).catch(() => undefined);
     addon.destroyQueue(own);
   });
+
+  it("never crashes on arguments that are nearly right", async () => {
+    const sizes: Record<string, number> = {
+      aDepthStride: 1,
+      bDepthStride: 1,
+      root: 0,
+      dropProbability: 0.25,
+      probability: 0.25,
+    };
+    for (const stride of ["qStride", "kvStride", "outStride", "dOutStride", "dqStride", "dkvStride"])
+      sizes[stride] = 64;
+    /** A call that is right: extents of 8, spans apart from each other, scratch enough. */
+    const rightCall = (name: OpName): number[] =>
+      Object.entries(opFields[name]).flatMap(([field, kind], i) => {
+        if (field === "scratch") return [region, regionBytes / 2];
+        if (kind === "span" || kind === "span?") return [region, i * 16384];
+        if (kind === "real") return [sizes[field] ?? 0.5];
+        return [kind === "size" ? (sizes[field] ?? 8) : 0];
+      });
+    const edges = [
+      0,
+      1,
+      7,
+      9,
+      -1,
+      0.5,
+      2 ** 12,
+      2 ** 16,
+      2 ** 20 - 4,
+      2 ** 20,
+      2 ** 31,
+      2 ** 32,
+      2 ** 52,
+      2 ** 53,
+      Number.NaN,
+      Infinity,
+    ];
+    const change = fc.record({ at: fc.nat(40), value: fc.constantFrom(...edges) });
+    const call = fc.record({ code: fc.nat(opNames.length - 5), changes: fc.array(change, { maxLength: 3 }) });
+    let accepted = 0;
+    let completed = 0;
+    const issueNearly = (queue: number, code: number, changes: readonly { at: number; value: number }[]): void => {
+      const args = Float64Array.from(rightCall(opNames[code]!));
+      for (const { at, value } of changes) args[at % args.length] = value;
+      try {
+        addon.issue(queue, code, args);
+        accepted++;
+      } catch (error) {
+        expect(error).toBeInstanceOf(RangeError);
+      }
+    };
+    // A few at a time: a random id outside the vocabulary fails its queue, as it should, and the rest would be skipped.
+    await fc.assert(
+      fc.asyncProperty(fc.array(call, { minLength: 20, maxLength: 20 }), async (calls) => {
+        addon.writeRegion(region, 0, new Uint8Array(regionBytes));
+        const own = addon.createQueue(2);
+        for (const { code, changes } of calls) issueNearly(own, code, changes);
+        const isWhole = await addon.reached(own, addon.wait(own, own, 0)).then(
+          () => true,
+          (error: NativeFailure) => error.code !== "DEVICE",
+        );
+        if (isWhole) completed++;
+        addon.destroyQueue(own);
+      }),
+      { numRuns: 200 },
+    );
+    expect(accepted).toBeGreaterThan(800);
+    expect(completed).toBeGreaterThan(50);
+  });
+
+  it("accepts an op up to the last byte and not one element beyond", async () => {
+    const args = { count: regionBytes / 4, dtype: "f32", value: 0 } as const;
+    expect(issue("fill", { ...args, dst: at(0) })).toBeGreaterThan(0);
+    expect(() => issue("fill", { ...args, count: args.count + 1, dst: at(0) })).toThrow(RangeError);
+    await addon.reached(queue, issue("copy", { bytes: 3, src: at(regionBytes - 3), dst: at(0) }));
+  });
 });
 
 describe("queues", () => {
