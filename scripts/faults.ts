@@ -1,0 +1,261 @@
+// Faults that `npm run mutate` plants one at a time, and the law that must turn red. `find` must occur exactly once in the file.
+
+export interface Fault {
+  /** In words, for the table. */
+  readonly name: string;
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+  readonly law: Law;
+}
+
+/** A test file and which of its tests to run. */
+export interface Law {
+  readonly name: string;
+  readonly file: string;
+  /** A regular expression over "group test" names. */
+  readonly tests: string;
+}
+
+const laws = {
+  oracle: {
+    name: "Training is PyTorch's",
+    file: "test/oracles/gpt2-tiny.test.ts",
+    tests: "fp32, stage (0|3), 2 ranks",
+  },
+  equal: {
+    name: "Equal bits over stages and settings",
+    file: "test/laws/equal.test.ts",
+    tests: "fp32, 2 ranks, 1 micro-batches|bf16, 2 ranks, 1 micro-batches",
+  },
+  rounding: {
+    name: "One global batch, however it is divided",
+    file: "test/laws/equal.test.ts",
+    tests: "equal to rounding",
+  },
+  accounted: {
+    name: "Bytes at rest and traffic as the formulas say",
+    file: "test/laws/accounted.test.ts",
+    tests: "bf16, 1 micro-batches",
+  },
+  peaks: { name: "Peaks and order of gathers", file: "test/laws/accounted.test.ts", tests: "peaks" },
+  bounded: { name: "Memory stays where it was", file: "test/laws/bounded.test.ts", tests: "memory over time the same" },
+  budget: { name: "Budgets hold to the byte", file: "test/laws/bounded.test.ts", tests: "budgets" },
+  structure: { name: "Any model, any world", file: "test/laws/structure.test.ts", tests: "any model, any world" },
+  gradients: { name: "Gradients by central differences", file: "test/tensor/gradients.test.ts", tests: "" },
+  tape: { name: "Scopes and the tape's memory", file: "test/tensor/tape.test.ts", tests: "" },
+  head: { name: "The output head's chunks and seed", file: "test/tensor/head-loss.test.ts", tests: "" },
+  engine: { name: "The engine's calls", file: "test/zero/engine.test.ts", tests: "" },
+} as const satisfies Record<string, Law>;
+
+export const faults: readonly Fault[] = [
+  {
+    name: "a unit is gathered twice",
+    file: "src/zero/unit.ts",
+    find: "    for (const state of flats) state.ready = done!;\n",
+    replace:
+      "    for (const segments of segmentCalls(parts, this.#plan.sizes.allgatherBucket.elements, this.#group.worldSize))\n" +
+      '      done = this.#group.allGather(segments, this.#plan.residences.parameters.dtype, "them again");\n' +
+      "    for (const state of flats) state.ready = done!;\n",
+    law: laws.accounted,
+  },
+  {
+    name: "a gathered unit is never released before the pass ends",
+    file: "src/zero/unit.ts",
+    find: "if (!this.#reusedSoon(part)) this.#release(part);",
+    replace: "void part;",
+    law: laws.peaks,
+  },
+  {
+    name: "the look-ahead ignores its limit",
+    file: "src/zero/unit.ts",
+    find: "if (elements > room || this.#liveElements + elements > this.#plan.sizes.liveParameters.elements) return;",
+    replace: "if (elements < 0) return;",
+    law: laws.peaks,
+  },
+  {
+    name: "stage 3 keeps parameters whole",
+    file: "src/plan/residence.ts",
+    find: '3: { optimizer: "shard", gradients: "shard", parameters: "shard" },',
+    replace: '3: { optimizer: "shard", gradients: "shard", parameters: "whole" },',
+    law: laws.accounted,
+  },
+  {
+    name: "stage 2 does stage 0's work",
+    file: "src/plan/residence.ts",
+    find: '2: { optimizer: "shard", gradients: "shard", parameters: "whole" },',
+    replace: '2: { optimizer: "whole", gradients: "whole", parameters: "whole" },',
+    law: laws.equal,
+  },
+  {
+    name: "the sum over ranks is not divided by N",
+    file: "src/zero/reduce.ts",
+    find: "factor: 1 / (worldSize * config.gradientAccumulation),",
+    replace: "factor: 1 / config.gradientAccumulation,",
+    law: laws.oracle,
+  },
+  {
+    name: "one rank's gradient is dropped",
+    file: "src/zero/reduce.ts",
+    find: '    this.#device.wait("collective", this.#device.mark("compute"));\n',
+    replace:
+      "    if (this.#group.rank === 1) for (const { whole } of parts) whole.zero();\n" +
+      '    this.#device.wait("collective", this.#device.mark("compute"));\n',
+    law: laws.oracle,
+  },
+  {
+    name: "the second micro-batch overwrites the first",
+    file: "src/zero/reduce.ts",
+    find: 'accumulate: residences.gradients.split === "shard" && this.#microBatch > 0,',
+    replace: "accumulate: false,",
+    law: laws.rounding,
+  },
+  {
+    name: "a tensor's second use overwrites its gradient (tied weights)",
+    file: "src/zero/reduce.ts",
+    find: "const accumulate = state.written.has(piece.name) || ",
+    replace: "const accumulate = ",
+    law: laws.oracle,
+  },
+  {
+    name: "gradients that no op produced are not zeroed",
+    file: "src/zero/reduce.ts",
+    find: "if (!state.written.has(piece.name)) produced.zero(piece.offset, piece.elements);",
+    replace: "if (state.written.size < 0) produced.zero(piece.offset, piece.elements);",
+    law: laws.structure,
+  },
+  {
+    name: "a bucket is never freed",
+    file: "src/zero/reduce.ts",
+    find: 'for (const bucket of this.#inFlight) bucket.free("collective");',
+    replace: "",
+    law: laws.bounded,
+  },
+  {
+    name: "a unit that did not run is not settled",
+    file: "src/zero/engine.ts",
+    find: "for (const unit of this.#units.all) this.#settler.settle(unit);",
+    replace: "",
+    law: laws.structure,
+  },
+  {
+    name: "dropout is keyed by the rank",
+    file: "src/zero/engine.ts",
+    find: "random: new RandomKeys(this.#seed, this.#attempted, firstSample),",
+    replace: "random: new RandomKeys(this.#seed + this.group.rank, this.#attempted, firstSample),",
+    law: laws.rounding,
+  },
+  {
+    name: "dropout is keyed by the micro-batch, not by the sample",
+    file: "src/zero/engine.ts",
+    find: "random: new RandomKeys(this.#seed, this.#attempted, firstSample),",
+    replace: "random: new RandomKeys(this.#seed, this.#attempted, this.#microBatch),",
+    law: laws.rounding,
+  },
+  {
+    name: "recomputation draws new dropout",
+    file: "src/tensor/random.ts",
+    find: 'return randomKey("dropout", this.seed, this.step, opName);',
+    replace: 'return randomKey("dropout", this.seed, this.step, opName, Math.random());',
+    law: laws.equal,
+  },
+  {
+    name: "small gradients are scaled up to the clipping norm",
+    file: "src/zero/engine.ts",
+    find: "Math.min(1, clip / (norm + 1e-6))",
+    replace: "clip / (norm + 1e-6)",
+    law: laws.engine,
+  },
+  {
+    name: "a gradient that is not finite is stepped on",
+    file: "src/zero/engine.ts",
+    find: "throw this.#notFinite(firstNonFinite, loss);",
+    replace: "void this.#notFinite(firstNonFinite, loss);",
+    law: laws.engine,
+  },
+  {
+    name: "the norm leaves out a rank",
+    file: "src/zero/norm.ts",
+    find: "for (const partials of ranks) {",
+    replace: "for (const partials of ranks.slice(1)) {",
+    law: laws.oracle,
+  },
+  {
+    name: "the optimizer skips the first element of its range",
+    file: "src/zero/step.ts",
+    find: "for (let first = start; first < end; first += subGroup)",
+    replace: "for (let first = start + 1; first < end; first += subGroup)",
+    law: laws.equal,
+  },
+  {
+    name: "whole parameters are not published",
+    file: "src/zero/step.ts",
+    find: "return wholeAtRest && !updatedAll ? ",
+    replace: "return wholeAtRest && updatedAll ? ",
+    law: laws.equal,
+  },
+  {
+    name: "persistent copies are not published",
+    file: "src/zero/step.ts",
+    find: "if (state.persistentCopy) return [{ state, whole: state.persistentCopy, own: state.parameters }];",
+    replace: "if (state.persistentCopy) return [];",
+    law: laws.equal,
+  },
+  {
+    name: "a wrong bias correction",
+    file: "src/optim/optimizer.ts",
+    find: "1 - beta2 ** step.update",
+    replace: "1 - beta1 ** step.update",
+    law: laws.oracle,
+  },
+  {
+    name: "a rank draws its shard's first weights from element 0 on",
+    file: "src/zero/weights.ts",
+    find: "firstElement: range.first",
+    replace: "firstElement: 0",
+    law: laws.equal,
+  },
+  {
+    name: "an all-gather is counted with the own part sent to itself",
+    file: "src/comm/group.ts",
+    find:
+      "    const elements = countOf(segments) * (this.worldSize - 1);\n" + '    this.#device.traffic.add("allGather"',
+    replace: '    const elements = countOf(segments) * this.worldSize;\n    this.#device.traffic.add("allGather"',
+    law: laws.accounted,
+  },
+  {
+    name: "scratch is not on the ledger of the simulated device",
+    file: "src/device/simulated.ts",
+    find: 'return loadNative().scratchBytes(op, args, queue === "compute" ? this.#threads : 1);',
+    replace: "return loadNative().scratchBytes(op, args, queue === undefined ? this.#threads : 1) * 0;",
+    law: laws.budget,
+  },
+  {
+    name: "the output head ignores the loss seed",
+    file: "src/tensor/ops/loss.ts",
+    find: "gradientScale: tape.lossSeed / targetCount",
+    replace: "gradientScale: 1 / targetCount",
+    law: laws.head,
+  },
+  {
+    name: "the head's second chunk overwrites the first one's weight gradient",
+    file: "src/tensor/ops/loss.ts",
+    find: "      started = true;\n",
+    replace: "",
+    law: laws.head,
+  },
+  {
+    name: "a saved tensor is not kept for backward",
+    file: "src/tensor/tape.ts",
+    find: "for (const tensor of saved) tensor.retain();",
+    replace: "",
+    law: laws.tape,
+  },
+  {
+    name: "a gradient that comes twice is counted once",
+    file: "src/tensor/tape.ts",
+    find: "const addedInPlace = result !== undefined && result === offered.get(i);",
+    replace: "const addedInPlace = result !== undefined && result === this.#gradients.get(node.inputs[i]!.id);",
+    law: laws.gradients,
+  },
+];

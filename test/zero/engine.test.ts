@@ -1,0 +1,109 @@
+// The engine's calls in a world of one: their order, what they answer, and what bad input is told.
+import { describe, expect, test } from "vitest";
+import { NumericalError, ShapeError, UsageError } from "../../src/errors/errors.ts";
+import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
+import type { HostBatch } from "../../src/zero/batch.ts";
+import type { Engine } from "../../src/zero/engine.ts";
+import type { StepRecord } from "../../src/zero/record.ts";
+import { batchOf } from "../laws/jobs.ts";
+import { engineOf, smallJob, trainStep } from "./support.ts";
+
+const job = smallJob();
+const batch = (): HostBatch<LanguageBatch> => batchOf(job, 0, 2);
+
+async function weightsOf(engine: Engine<LanguageBatch>): Promise<Map<string, Float32Array>> {
+  const weights = new Map<string, Float32Array>();
+  for await (const { name, values } of engine.weights()) weights.set(name, values);
+  return weights;
+}
+
+describe("forward, backward, step", () => {
+  test("a step answers once all its micro-batches have run", async () => {
+    const config = { train_micro_batch_size_per_gpu: 2, gradient_accumulation_steps: 2 };
+    await using engine = await engineOf({ job: { ...job, config } });
+    const heard: StepRecord[] = [];
+    engine.on("step", (record) => heard.push(record));
+    const losses: number[] = [];
+    for (let a = 0; a < 2; a++) {
+      const loss = await engine.forward(batch());
+      losses.push(await loss.item());
+      await engine.backward(loss);
+      if (a === 0) expect(await engine.step()).toBeUndefined();
+    }
+    const record = (await engine.step())!;
+    expect(heard).toEqual([record]);
+    expect(record.step).toBe(1);
+    expect(record.loss).toBeCloseTo((losses[0]! + losses[1]!) / 2, 6);
+    expect(record.skipped).toBe(false);
+    expect(record.ranks).toHaveLength(1);
+    expect(engine.steps).toBe(1);
+  });
+
+  test("calls out of order are refused, and training goes on", async () => {
+    await using engine = await engineOf({ job });
+    const loss = await engine.forward(batch());
+    await expect(engine.forward(batch())).rejects.toThrow(UsageError);
+    await expect(engine.step()).rejects.toThrow(/before engine.backward/);
+    await engine.backward(loss);
+    await expect(engine.backward(loss)).rejects.toThrow(UsageError);
+    await expect(engine.forward(batch())).rejects.toThrow(/call engine.step\(\)/);
+    expect((await engine.step())!.step).toBe(1);
+    expect((await trainStep(engine, job, 1)).step).toBe(2);
+  });
+
+  test("a batch whose data does not fill its shape is named", async () => {
+    await using engine = await engineOf({ job });
+    const { inputs, targets } = batch();
+    const short = { inputs: { ...inputs, shape: [2, 15] }, targets };
+    await expect(engine.forward(short as HostBatch<LanguageBatch>)).rejects.toThrow(ShapeError);
+  });
+
+  test("the loss that was answered is the one that the record holds", async () => {
+    await using engine = await engineOf({ job });
+    const loss = await engine.forward(batch());
+    await engine.backward(loss);
+    const { loss: recorded } = (await engine.step())!;
+    expect(await loss.item()).toBe(recorded);
+  });
+});
+
+describe("clipping", () => {
+  const lastWeights = async (gradient_clipping: number) => {
+    const config = {
+      train_micro_batch_size_per_gpu: 2,
+      gradient_clipping,
+      // A large epsilon makes Adam feel the size of its gradients.
+      optimizer: { type: "Adam", params: { lr: 0.1, eps: 1 } },
+    };
+    await using engine = await engineOf({ job: { ...job, config } });
+    const norms: number[] = [];
+    for (let step = 0; step < 3; step++) norms.push((await trainStep(engine, job, step)).gradNorm!);
+    return { norms, weights: await weightsOf(engine) };
+  };
+
+  test("a norm that is not reached changes nothing, and the logged norm is the one before clipping", async () => {
+    const none = await lastWeights(0);
+    const far = await lastWeights(1e6);
+    const tight = await lastWeights(0.01);
+    expect(far).toEqual(none);
+    expect(tight.norms[0]).toBe(none.norms[0]);
+    expect(tight.norms[0]).toBeGreaterThan(0.1);
+    expect(tight.weights).not.toEqual(none.weights);
+  });
+});
+
+describe("numbers that are not finite", () => {
+  test("stop training before anything is updated, and say where", async () => {
+    const config = { train_micro_batch_size_per_gpu: 2, optimizer: { type: "Adam", params: { lr: 1e30 } } };
+    await using engine = await engineOf({ job: { ...job, config } });
+    await trainStep(engine, job, 0);
+    const before = await weightsOf(engine);
+    const failing = (async () => {
+      for (let step = 1; step < 6; step++) await trainStep(engine, job, step);
+    })();
+    await expect(failing).rejects.toThrow(NumericalError);
+    await expect(failing).rejects.toThrow(/step \d: .*no parameter was changed/);
+    expect(engine.steps).toBe(1);
+    expect(await weightsOf(engine)).toEqual(before);
+  });
+});
