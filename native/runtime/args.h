@@ -1,7 +1,10 @@
 // Reading an op's fields in wire order (src/device/ops.ts), every one of them checked.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <initializer_list>
 #include <string>
 #include "../kernels/kernels.h"
 #include "regions.h"
@@ -48,7 +51,20 @@ class ArgReader {
     void* address = regionRange((int)s.region, s.offset, (size_t)units * unitBytes, op_, s.field);
     if ((uint64_t)s.offset % alignment != 0)
       fail(s.field, "byte offset " + text(s.offset), "a multiple of " + std::to_string(alignment));
+    if (rangeCount_ < maxRanges) ranges_[rangeCount_++] = {(const char*)address, (size_t)units * unitBytes, s.field};
     return address;
+  }
+
+  // Refuses memory that an op reads positions from, or keeps them in, where it also writes something else: a position that
+  // changes under a kernel leads it anywhere. `field` must not overlap any of `others` (all operands read so far if empty).
+  void checkApart(const char* field, std::initializer_list<const char*> others = {}) const {
+    for (int i = 0; i < rangeCount_; i++) {
+      if (!same(ranges_[i].field, field)) continue;
+      for (int j = 0; j < rangeCount_; j++) {
+        const bool concerned = others.size() == 0 || std::any_of(others.begin(), others.end(), [&](const char* o) { return same(o, ranges_[j].field); });
+        if (j != i && concerned && ranges_[i].overlaps(ranges_[j])) fail(field, "memory that " + std::string(ranges_[j].field) + " uses", "its own");
+      }
+    }
   }
   // The address of `elements` elements. Of strided spans pass the extent from the first to the last element.
   void* at(const Span& s, double elements, DType type) { return at(s, elements, dtypeBytes(type), dtypeBytes(type)); }
@@ -77,6 +93,15 @@ class ArgReader {
     snprintf(digits, sizeof digits, "%.17g", v);
     return digits;
   }
+
+  static bool same(const char* a, const char* b) { return strcmp(a, b) == 0; }
+  struct Range {
+    const char* begin; size_t bytes; const char* field;
+    bool overlaps(const Range& o) const { return begin < o.begin + o.bytes && o.begin < begin + bytes; }
+  };
+  static constexpr int maxRanges = 16;  // more than any op with scratch or positions has
+  Range ranges_[maxRanges];
+  int rangeCount_ = 0;
 
   const char* op_;
   const double* values_;

@@ -61,6 +61,7 @@ Task prepareTask(int code, const double* values, size_t count, int workers) {
     const ArgReader::Span span = {values[count - 2], values[count - 1], "scratch"};
     if (ArgReader::isNull(span)) args.fail("scratch", "none", std::to_string(op.scratchBytes) + " bytes");
     scratch = args.at(span, (double)op.scratchBytes, 1, scratchAlignment);
+    args.checkApart("scratch");
   }
   return {std::move(op.run), scratch};
 }

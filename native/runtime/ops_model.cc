@@ -123,7 +123,7 @@ PreparedOp prepareLayerNormBackward(ArgReader& r, int) {
           kernel->layerNormBackwardScratch(rows, cols)};
 }
 
-// Values are only known when the op runs.
+// Ids are checked when the op runs, as their values are only known then.
 static void checkIndices(const char* op, const char* what, const int32_t* ids, int64_t rows, int64_t least, int64_t limit) {
   for (int64_t i = 0; i < rows; i++)
     if (ids[i] < least || ids[i] >= limit) {
@@ -138,6 +138,7 @@ PreparedOp prepareEmbedding(ArgReader& r, int) {
   const auto is = r.span("ids"), ts = r.span("table"), os = r.span("out"); const bool accumulate = r.flag("accumulate");
   const int32_t* ids = r.at<int32_t>(is, rows, DType::I32);
   const void* table = r.at(ts, (double)vocabulary * cols, t); void* out = r.at(os, (double)rows * cols, t);
+  r.checkApart("ids", {"out"});
   return {[=](OpContext& on, void*) {
     checkIndices("embedding", "id", ids, rows, 0, vocabulary);
     kernels().embedding(rows, cols, vocabulary, t, ids, table, out, accumulate, on.pool);
@@ -150,6 +151,7 @@ PreparedOp prepareEmbeddingBackward(ArgReader& r, int) {
   const auto is = r.span("ids"), ds = r.span("dy"), ts = r.span("dtable"); const bool accumulate = r.flag("accumulate");
   const int32_t* ids = r.at<int32_t>(is, rows, DType::I32);
   const void* dy = r.at(ds, (double)rows * cols, t); void* dtable = r.at(ts, (double)vocabulary * cols, t);
+  r.checkApart("ids", {"dtable"});
   const Kernels* kernel = &kernels();
   return {[=](OpContext& on, void* scratch) {
             checkIndices("embeddingBackward", "id", ids, rows, 0, vocabulary);
@@ -165,6 +167,7 @@ PreparedOp prepareCrossEntropy(ArgReader& r, int) {
   const bool gradient = r.flag("gradient"); const float gradientScale = (float)r.real("gradientScale");
   void* logits = r.at(ls, extent(rows, ld, cols, 1), t);
   const int32_t* targets = r.at<int32_t>(ts, rows, DType::I32); float* rowLoss = r.at<float>(rs, rows, DType::F32);
+  r.checkApart("targets", {"logits", "rowLoss"});
   return {[=](OpContext& on, void*) {
     checkIndices("crossEntropy", "target", targets, rows, INT32_MIN, cols);
     kernels().crossEntropy(rows, cols, ld, t, logits, targets, rowLoss, gradient, gradientScale, on.pool);

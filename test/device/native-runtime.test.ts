@@ -110,6 +110,16 @@ describe("bounds", () => {
     expect(() => addon.issue(queue, tooLate.code, tooLate.values)).toThrow(/scratch/);
   });
 
+  it("refuses to write over positions that the op reads", () => {
+    const loss = { rows: 8, cols: 8, ld: 8, dtype: "f32", gradient: true, gradientScale: 1 } as const;
+    const operands = { logits: at(0), targets: at(128), rowLoss: at(4096) };
+    expect(() => issue("crossEntropy", { ...loss, ...operands })).toThrow(/crossEntropy.targets.*logits/);
+    const table = { rows: 8, cols: 8, vocabulary: 8, dtype: "f32", accumulate: false } as const;
+    expect(() => issue("embedding", { ...table, ids: at(0), table: at(4096), out: at(16) })).toThrow(
+      /embedding.ids.*out/,
+    );
+  });
+
   it("checks reads, writes, uploads and locks of regions", () => {
     const bytes = new Uint8Array(16);
     for (const offset of [regionBytes - 15, -1, 0.5, 2 ** 53, Number.NaN]) {
