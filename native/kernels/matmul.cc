@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t maxDepthWords = 512;      // one panel of B then fills a first-level cache
 constexpr int64_t maxColBlock = 3072;       // 6 MiB of packed B
+constexpr int64_t fewRows = 64;             // so few use packed B only once or twice: better to keep less of it, nearer
+constexpr int64_t fewRowsColBlock = 384;    // for each worker
 constexpr int64_t packedRowBytes = 480 << 10;  // of A; the second-level cache also sees panels of B and tiles of C
 constexpr int64_t smallProduct = 1 << 19;   // below this many multiplications waking workers costs more than it saves
 
@@ -33,7 +35,8 @@ Blocking planBlocks(const MatmulArgs& g, int workers) {
   const int64_t maxDepth = maxDepthWords * wordDepthOf(g.a.dtype);
   p.depthBlocks = std::max<int64_t>(1, ceilDiv(g.k, maxDepth));
   p.depthBlock = roundUp(ceilDiv(g.k, p.depthBlocks), 4);
-  p.colBlock = roundUp(ceilDiv(g.n, ceilDiv(g.n, maxColBlock)), tileCols);
+  const int64_t maxCols = g.m <= fewRows ? std::min(maxColBlock, fewRowsColBlock * workers) : maxColBlock;
+  p.colBlock = roundUp(ceilDiv(g.n, ceilDiv(g.n, maxCols)), tileCols);
   p.workers = (double)g.m * g.n * g.k < smallProduct ? 1 : workers;
   p.rowTiles = ceilDiv(g.m, tileRows);
   const int64_t tileBytes = tileRows * std::max<int64_t>(1, p.blockWords(g.a.dtype)) * 4;
