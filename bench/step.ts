@@ -2,11 +2,8 @@
  * A whole GPT-2 124M step against its floor: matrix products and causal attention at the peak of one thread's instructions,
  * the optimizer and the element-wise passes at the bandwidth of a pass without arithmetic, all measured in the same minute.
  */
-import { fileURLToPath } from "node:url";
-import { launchRanks } from "../src/launch/launch.ts";
-import { defaultArenaBytes } from "../src/launch/world.ts";
-import { createLogger } from "../src/log/logger.ts";
 import { gpt2Configs } from "../src/nn/models/gpt2-config.ts";
+import { median, runRanks } from "./ranks.ts";
 import type { StepJob, StepSample } from "./step-rank.ts";
 
 export interface StepResult {
@@ -18,8 +15,6 @@ export interface StepResult {
   /** floor / step: 1 is the machine's limit. */
   readonly share: number;
 }
-
-const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
 
 /** The least seconds for one rank's step under the limits of a sample. */
 export function floorSeconds(job: StepJob, ranks: number, limits: Pick<StepSample, "peak" | "stream">): number {
@@ -38,19 +33,7 @@ export function floorSeconds(job: StepJob, ranks: number, limits: Pick<StepSampl
 }
 
 export async function measureStep(ranks: number, job: StepJob): Promise<StepResult> {
-  const samples: StepSample[][] = [];
-  const launch = launchRanks({
-    ranks,
-    entry: fileURLToPath(new URL("./step-rank.ts", import.meta.url)),
-    args: [JSON.stringify(job)],
-    arenaBytes: defaultArenaBytes(),
-    logger: createLogger(),
-    onMessage: (rank, payload) => {
-      samples[rank] = payload as StepSample[];
-    },
-  });
-  const { exitCode } = await launch.outcome;
-  if (exitCode !== 0) throw new Error(`the benchmark's ranks ended with code ${exitCode}`);
+  const samples = await runRanks<StepSample[]>(ranks, new URL("./step-rank.ts", import.meta.url), job);
   const slowest = samples.reduce((a, b) => (median(a.map((s) => s.seconds)) > median(b.map((s) => s.seconds)) ? a : b));
   // Ratios round by round: step and limits of one round saw the same machine.
   const share = median(slowest.map((s) => floorSeconds(job, ranks, s) / s.seconds));

@@ -1,0 +1,85 @@
+/**
+ * `npm run bench [SECTION...]`: kernels, collectives and a whole step against what this machine gives in the same run.
+ * Figures are medians of interleaved rounds; shares are of the limit measured beside them, so they hold on a busy machine too.
+ */
+import { renderTable } from "../src/report/table.ts";
+import { measureCollectives } from "./collectives.ts";
+import { type KernelResult, meanShare, measureAttention, measureProducts } from "./kernels-matmul.ts";
+import { measureMemoryKernels } from "./kernels-memory.ts";
+import { measureStep } from "./step.ts";
+
+const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
+
+function print(title: string, headers: readonly string[], rows: readonly (readonly string[])[]): void {
+  const columns = headers.map((header, i) => ({ header, align: i === 0 ? ("left" as const) : ("right" as const) }));
+  process.stdout.write(`\n${title}\n${renderTable({ columns, rows: rows.map((r) => [...r]) })}\n`);
+}
+
+const kernelRow = (r: KernelResult): string[] => [r.name, r.gigaOperations.toFixed(0), percent(r.share)];
+
+async function products(): Promise<void> {
+  for (const dtype of ["bf16", "f32"] as const) {
+    const results = await measureProducts(dtype);
+    const mean = ["geometric mean", "", percent(meanShare(results))];
+    print(
+      `Matrix products, ${dtype}, one thread`,
+      ["product", "GFLOP/s", "of peak"],
+      [...results.map(kernelRow), mean],
+    );
+  }
+}
+
+async function attention(): Promise<void> {
+  for (const dtype of ["bf16", "f32"] as const) {
+    const { forward, backward, share } = await measureAttention(dtype);
+    const both = ["both passes", "", percent(share)];
+    const rows = [kernelRow(forward), kernelRow(backward), both];
+    print(`Causal attention, ${dtype}, one thread`, ["pass", "GFLOP/s (causal)", "of peak"], rows);
+  }
+}
+
+async function memory(): Promise<void> {
+  const rows = (await measureMemoryKernels()).map((r) => [
+    r.name,
+    r.kernelGBs.toFixed(1),
+    r.streamGBs.toFixed(1),
+    percent(r.share),
+  ]);
+  const headers = ["kernel", "GB/s", "pass without arithmetic, GB/s", "of it"];
+  print("Kernels bound by memory, one thread", headers, rows);
+}
+
+async function collectives(): Promise<void> {
+  const results = await measureCollectives(2, { bytes: 256 * 2 ** 20, rounds: 9 });
+  const rows = results.map((r) => [r.name, r.tensorGBs.toFixed(1), percent(r.share)]);
+  print("Collectives, one thread a rank", ["collective", "GB/s of the tensor", "of copy bandwidth"], rows);
+}
+
+async function step(): Promise<void> {
+  const job = { precision: "bf16", batch: 2, seq: 512, rounds: 5 } as const;
+  const rows: string[][] = [];
+  for (const [ranks, stage] of [
+    [1, 0],
+    [2, 1],
+    [2, 3],
+  ] as const) {
+    const r = await measureStep(ranks, { ...job, stage });
+    rows.push([
+      `${ranks} rank(s), stage ${stage}`,
+      r.stepSeconds.toFixed(2),
+      r.floorSeconds.toFixed(2),
+      percent(r.share),
+    ]);
+  }
+  const title = "A step of GPT-2 124M, bf16, 2 x 512 tokens a rank, one thread a rank";
+  print(title, ["run", "step, s", "floor, s", "floor / step"], rows);
+}
+
+const sections = { products, attention, memory, collectives, step };
+const asked = process.argv.slice(2);
+const unknown = asked.filter((name) => !(name in sections));
+if (unknown.length > 0) {
+  process.stderr.write(`unknown section ${unknown.join(", ")}; wanted ${Object.keys(sections).join(", ")}\n`);
+  process.exit(2);
+}
+for (const [name, measure] of Object.entries(sections)) if (asked.length === 0 || asked.includes(name)) await measure();
