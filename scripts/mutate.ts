@@ -14,6 +14,8 @@ const copy = join(root, "build", "mutants", "tree");
 interface Outcome {
   readonly passed: readonly string[];
   readonly failed: readonly string[];
+  /** The first line of what the first failed test said. */
+  readonly said: string;
 }
 
 function makeCopy(): void {
@@ -41,9 +43,11 @@ function runLaw(law: Law): Outcome {
     const tests = testResults.flatMap((f: { assertionResults: unknown[] }) => f.assertionResults) as {
       status: string;
       title: string;
+      failureMessages: string[];
     }[];
     const titled = (status: string): string[] => tests.filter((t) => t.status === status).map((t) => t.title);
-    return { passed: titled("passed"), failed: titled("failed") };
+    const message = tests.find((t) => t.status === "failed")?.failureMessages[0] ?? "";
+    return { passed: titled("passed"), failed: titled("failed"), said: message.split("\n")[0]!.slice(0, 160) };
   } catch {
     throw new Error(`${law.file} left no report:\n${run.stdout}\n${run.stderr}`);
   }
@@ -100,7 +104,8 @@ function main(words: readonly string[]): void {
     const started = performance.now();
     const outcome = plant(fault);
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
-    if (outcome) console.log(`caught    ${fault.name} (${seconds} s)\n          by ${outcome.failed.join("; ")}`);
+    if (outcome)
+      console.log(`caught    ${fault.name} (${seconds} s)\n          by ${outcome.failed.join("; ")}: ${outcome.said}`);
     else console.log(`SURVIVES  ${fault.name} (${seconds} s): ${fault.law.file} stays green`);
     if (!outcome) survivors.push(fault.name);
   }
