@@ -134,7 +134,7 @@ function program(): Command {
     .option("--output <dir>", "folder for everything that it writes", "runs/quickstart")
     .action(async (flags: { output: string }) => {
       const { runQuickstart } = await import("./quickstart.ts");
-      process.exitCode = await runQuickstart(createLogger(), { folder: flags.output, steps: 700 });
+      process.exitCode = await runQuickstart(createLogger(), { folder: flags.output, steps: 800 });
     });
   return root;
 }

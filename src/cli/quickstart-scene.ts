@@ -41,7 +41,7 @@ const shape: Gpt2Config = {
 const settings = {
   train_micro_batch_size_per_gpu: 2,
   bf16: { enabled: true },
-  optimizer: { type: "AdamW", params: { lr: 1.5e-3, betas: [0.9, 0.95], weight_decay: 0.01 } },
+  optimizer: { type: "AdamW", params: { lr: 1e-3, betas: [0.9, 0.95], weight_decay: 0.01 } },
   steps_per_print: 50,
 };
 

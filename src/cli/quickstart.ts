@@ -16,7 +16,7 @@ export interface QuickstartOptions {
   readonly steps: number;
 }
 
-const prompt = "interface HTML";
+const prompt = "interface HTMLElement extends ";
 const lineBreak = " \\\n      ";
 
 /** Tells the story on standard output. @returns the exit code @throws UsageError where the text is not installed */
@@ -31,7 +31,9 @@ export async function runQuickstart(logger: Logger, { folder, steps }: Quickstar
   await refuseStage0(scene, logger);
   const { exitCode, records } = await trainWhereItFits(scene, logger);
   if (exitCode !== exitCodes.ok) return exitCode;
-  const [first, last] = [records[0]!.loss, records.at(-1)!.loss];
+  const first = records[0]!.loss;
+  const lately = records.slice(-20); // one step's batch is small, and its loss is noisy
+  const last = lately.reduce((sum, { loss }) => sum + loss, 0) / lately.length;
   heading(3, "What has it learned?");
   say(
     `A loss of ${first.toFixed(2)} is as unsure as a guess among ${Math.round(Math.exp(first))} bytes; ` +
@@ -112,5 +114,5 @@ function heading(number: number, text: string): void {
 }
 
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
-const shown = (line: string): string => `  npx shunya ${line}`;
-const command = (line: string): void => say(`\n${shown(line)}\n`);
+const shown = (line: string): string => `  npx shunya ${line}\n`;
+const command = (line: string): void => say(`\n${shown(line)}`);

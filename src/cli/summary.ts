@@ -3,6 +3,7 @@ import { expectedStates, expectedTraffic } from "../plan/expected.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
 import { formatBytes, formatCount, formatOperations } from "../report/numbers.ts";
+import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
@@ -19,22 +20,12 @@ export function renderOpening(
     `Model ${job.model}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}, on ${config.worldSize} CPU rank(s) of ${job.threads} thread(s), ZeRO stage ${config.stage}.`,
     `Data: ${formatCount(tokens.count)} tokens, ${formatCount(sampler.windowCount)} windows of ${seqLength}; ${formatCount(steps)} steps of ${config.trainBatch} windows (${config.microBatch} a rank x ${config.gradientAccumulation} x ${config.worldSize} ranks).`,
     `${optimizer.type}: learning rate ${optimizer.learningRate}, betas ${optimizer.beta1} ${optimizer.beta2}, weight decay ${optimizer.weightDecay}; gradients ${clipping}.`,
-    `Sizes in elements: ${sizesLine(f)}.`,
     `Device memory of a rank: ${formatBytes(f.peakBytes)} at the peak${job.deviceMemoryBytes === undefined ? "" : `, of a budget of ${formatBytes(job.deviceMemoryBytes)}`}.`,
     "",
+    renderSizes(f.plan),
+    "",
+    "",
   ].join("\n");
-}
-
-/** Every bucket and look-ahead with where its size comes from: written in the file, or derived from the model. */
-function sizesLine({ plan: { sizes } }: Forecast): string {
-  const named = {
-    "reduce bucket": sizes.reduceBucket,
-    "all-gather bucket": sizes.allgatherBucket,
-    "sub-group": sizes.subGroup,
-  };
-  return Object.entries(named)
-    .map(([name, size]) => `${name} ${formatCount(size.elements)} (${size.why})`)
-    .join(", ");
 }
 
 /** Tables of the last step, and the loss over all steps. */

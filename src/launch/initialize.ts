@@ -15,7 +15,7 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
   readonly seed?: number;
   /** Initial weights by name; the others are drawn. */
   readonly weights?: WeightSource;
-  /** Stops training cleanly, before the next micro-batch or update. */
+  /** Stops training cleanly: all ranks finish the step that is running, and the next `forward` throws InterruptedError. */
   readonly signal?: AbortSignal;
 }
 

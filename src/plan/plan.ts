@@ -36,10 +36,11 @@ export function createPlan(options: PlanOptions): Plan {
   const { model, config } = options;
   const residences = residencesOf(config, options.row);
   checkResidences(residences);
+  const persistence = persistenceThreshold(config.sizes, model);
   const units = layUnits(model, {
     worldSize: config.worldSize,
     alignElements: options.alignmentBytes / dtypeBytes[residences.parameters.dtype],
-    persistenceThreshold: persistenceThreshold(config.sizes, model),
+    persistenceThreshold: persistence.elements,
     parametersSharded: residences.parameters.split === "shard",
   });
   const flats = units.flatMap((u) => u.flats);
@@ -49,7 +50,7 @@ export function createPlan(options: PlanOptions): Plan {
     config,
     residences,
     units,
-    sizes: planSizes(config.sizes, units, config.worldSize),
+    sizes: planSizes(config.sizes, persistence, units, config.worldSize),
     parameterElements: sum((f) => f.elements),
     trainableElements: sum((f) => (f.trainable ? f.elements : 0)),
     paddingElements: sum((f) => f.paddedElements - f.elements),

@@ -17,11 +17,15 @@ export interface PlannedSizes {
   readonly liveParameters: PlannedSize;
   readonly reuseDistance: PlannedSize;
   readonly subGroup: PlannedSize;
+  readonly persistence: PlannedSize;
 }
 
-/** As written, else 10 x the model's width (contracts 12). */
-export function persistenceThreshold(sizes: SizesConfig, model: ModelDescription): number {
-  return sizes.paramPersistenceThreshold ?? 10 * hiddenSize(model);
+/** Tensors of at most so many elements are kept gathered where parameters are sharded (contracts 12). */
+export function persistenceThreshold(sizes: SizesConfig, model: ModelDescription): PlannedSize {
+  const written = sizes.paramPersistenceThreshold;
+  return written === undefined
+    ? { elements: 10 * hiddenSize(model), why: "ten times the model's width" }
+    : { elements: written, why: "written" };
 }
 
 /** The smallest size of a one-dimensional parameter (a norm's weight has the model's width), or of any dimension. */
@@ -34,7 +38,12 @@ function hiddenSize(model: ModelDescription): number {
 const unitElements = (unit: UnitLayout, of: (flat: FlatLayout) => boolean): number =>
   unit.flats.filter(of).reduce((sum, f) => sum + f.paddedElements, 0);
 
-export function planSizes(sizes: SizesConfig, units: readonly UnitLayout[], worldSize: number): PlannedSizes {
+export function planSizes(
+  sizes: SizesConfig,
+  persistence: PlannedSize,
+  units: readonly UnitLayout[],
+  worldSize: number,
+): PlannedSizes {
   const all = units.reduce((sum, u) => sum + unitElements(u, () => true), 0);
   const largest = Math.max(...units.map((u) => unitElements(u, () => true)));
   const largestGathered = Math.max(...units.map((u) => unitElements(u, (f) => !f.persistent)));
@@ -52,6 +61,7 @@ export function planSizes(sizes: SizesConfig, units: readonly UnitLayout[], worl
       sizes.maxReuseDistance === undefined
         ? { elements: 0, why: "none: a unit is released after each use" }
         : { elements: sizes.maxReuseDistance, why: "written" },
+    persistence,
     subGroup: pick(sizes.subGroupSize, quarter, "a quarter of the largest unit's shard, at least 2^20"),
   };
 }

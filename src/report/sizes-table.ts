@@ -10,11 +10,12 @@ const names: Readonly<Record<keyof PlannedSizes, string>> = {
   prefetch: "stage3_prefetch_bucket_size",
   liveParameters: "stage3_max_live_parameters",
   reuseDistance: "stage3_max_reuse_distance",
+  persistence: "stage3_param_persistence_threshold",
   subGroup: "sub_group_size",
 };
 
 /** Those that act only where parameters are sharded. */
-const ofSharding: readonly (keyof PlannedSizes)[] = ["prefetch", "liveParameters", "reuseDistance"];
+const ofSharding: readonly (keyof PlannedSizes)[] = ["prefetch", "liveParameters", "reuseDistance", "persistence"];
 
 export function renderSizes({ sizes, residences }: Pick<Plan, "sizes" | "residences">): string {
   const isSharded = residences.parameters.split === "shard";

@@ -37,7 +37,7 @@ export interface EngineOptions<B extends object> {
   /** Defaults to 42. */
   readonly seed?: number;
   readonly weights?: WeightSource;
-  /** Stops training cleanly, before the next micro-batch or update. */
+  /** Stops training cleanly: all ranks finish the step that is running, and the next `forward` throws InterruptedError. */
   readonly signal?: AbortSignal;
   /** A row of the residence table other than the configured stage's. */
   readonly row?: SplitRow;
@@ -67,6 +67,8 @@ export class Engine<B extends object> {
   #microBatch = 0;
   #tape: Tape | undefined;
   #startedMs = 0;
+  /** Some rank was asked to stop; all of them know since the same step. */
+  #stopAgreed = false;
 
   private constructor(options: EngineOptions<B>, model: DescribedModel) {
     const { config, device, transport } = options;
@@ -115,7 +117,7 @@ export class Engine<B extends object> {
 
   /** Runs the model on this rank's next micro-batch. Resolves when everything is issued; `loss.item()` waits for the value. */
   async forward(batch: HostBatch<B>): Promise<Loss> {
-    this.#checkSignal();
+    this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
       throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
@@ -159,12 +161,13 @@ export class Engine<B extends object> {
     const { config } = this.plan;
     if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
     if (this.#microBatch < config.gradientAccumulation) return undefined;
-    this.#checkSignal();
     this.device.ledger.beginPhase("step");
     const partials = await this.#norm.partials();
     const lossSum = await this.#losses.sum();
-    const ranks = await this.group.exchange(Float64Array.of(lossSum, ...partials), "losses and gradient norms");
-    const { norm, firstNonFinite } = this.#norm.combine(ranks.map((r) => r.subarray(1)));
+    const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...partials);
+    const ranks = await this.group.exchange(own, "losses and gradient norms");
+    this.#stopAgreed = ranks.some((r) => r[1] !== 0);
+    const { norm, firstNonFinite } = this.#norm.combine(ranks.map((r) => r.subarray(2)));
     const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / (this.group.worldSize * config.gradientAccumulation);
     if (firstNonFinite !== undefined || !Number.isFinite(loss)) throw this.#notFinite(firstNonFinite, loss);
     const clip = config.gradientClipping;
@@ -265,8 +268,15 @@ export class Engine<B extends object> {
     );
   }
 
-  #checkSignal(): void {
-    if (this.#options.signal?.aborted) throw new InterruptedError(`training was stopped after step ${this.#attempted}`);
+  get #askedToStop(): boolean {
+    return this.#options.signal?.aborted ?? false;
+  }
+
+  /** Ranks hear of a stop at different moments, so they agree on it in the step's exchange; a world of one agrees at once. */
+  #checkStop(): void {
+    const alone = this.group.worldSize === 1;
+    if (this.#stopAgreed || (alone && this.#askedToStop))
+      throw new InterruptedError(`training was stopped after step ${this.#attempted}`);
   }
 
   async #quiet(): Promise<void> {

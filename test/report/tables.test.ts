@@ -117,6 +117,7 @@ test("sizes are shown under DeepSpeed's names, sharding's own only where paramet
     prefetch: size,
     liveParameters: size,
     reuseDistance: size,
+    persistence: size,
     subGroup: size,
   };
   const namesAt = (split: "whole" | "shard"): (string | undefined)[] => {
@@ -127,7 +128,7 @@ test("sizes are shown under DeepSpeed's names, sharding's own only where paramet
     return lines.map((line) => line.split(" ")[0]);
   };
   expect(namesAt("whole")).toEqual(["reduce_bucket_size", "allgather_bucket_size", "sub_group_size"]);
-  expect(namesAt("shard")).toHaveLength(6);
+  expect(namesAt("shard")).toHaveLength(7);
 });
 
 const stages = [
