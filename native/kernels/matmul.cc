@@ -152,7 +152,10 @@ template <DType T> struct Product {
       if (block.last) finishTile(g, row, col, rows, cols, sums, p.colBlock);
       return;
     }
-    if (inPlace && whole && (plain || !block.last)) return multiplyTile<tileRows, tileVectors, pairs>(block.words, a, b, inPlace, g.ldc, g.accumulate || !block.first);
+    if (inPlace && whole && (plain || !block.last)) {
+      const bool add = g.accumulate || !block.first;
+      return multiplyTile<tileRows, tileVectors, pairs>(block.words, a, b, inPlace, g.ldc, add);
+    }
     alignas(64) float tile[tileRows * tileCols];
     multiplyTile<tileRows, tileVectors, pairs>(block.words, a, b, tile, tileCols, false);
     MatmulArgs step = g;
