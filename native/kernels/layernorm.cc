@@ -69,7 +69,8 @@ void layerNorm(int64_t rows, int64_t cols, DType type, float epsilon, const void
     constexpr DType T = decltype(tag)::value;
     overPieces(pool, rows, rowsPerTask(cols), [=](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; r++)
-        normalizeRow<T>(cols, epsilon, (const Storage<T>*)x + r * cols, gamma, beta, (Storage<T>*)y + r * cols, mean + r, rstd + r);
+        normalizeRow<T>(cols, epsilon, (const Storage<T>*)x + r * cols, gamma, beta, (Storage<T>*)y + r * cols, mean + r,
+                        rstd + r);
     });
   });
 }
@@ -79,9 +80,9 @@ size_t layerNormBackwardScratch(int64_t rows, int64_t cols) {
   return (size_t)(piecesOf(rows, rowsPerPartial) * 2 * cols) * sizeof(float);
 }
 
-void layerNormBackward(int64_t rows, int64_t cols, DType type, const void* dy, const void* x, const void* gamma, const float* mean,
-                       const float* rstd, void* dx, bool accumulateInput, void* dgamma, void* dbeta, bool accumulateParameters,
-                       Pool& pool, void* scratch) {
+void layerNormBackward(int64_t rows, int64_t cols, DType type, const void* dy, const void* x, const void* gamma,
+                       const float* mean, const float* rstd, void* dx, bool accumulateInput, void* dgamma, void* dbeta,
+                       bool accumulateParameters, Pool& pool, void* scratch) {
   withDType(type, [&](auto tag) {
     constexpr DType T = decltype(tag)::value;
     float* partials = (float*)scratch;

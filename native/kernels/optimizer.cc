@@ -46,8 +46,12 @@ void adamRange(const AdamArgs& args, const Constants& constants, int64_t begin, 
   const AdamArgs a = args;  // copies of its own, so that no store can be taken to change them
   const Constants k = constants;
   const auto update = [=](int64_t i, auto extent) { return adamVector<G, Decoupled>(a, k, i, extent); };
-  if constexpr (WithParameter) storeVectors<P>(begin, end, a.parameter, a.count * (int64_t)sizeof(Storage<P>) >= streamedBytes, update);
-  else eachVector(begin, end, update);
+  if constexpr (WithParameter) {
+    const bool streamed = a.count * (int64_t)sizeof(Storage<P>) >= streamedBytes;
+    storeVectors<P>(begin, end, a.parameter, streamed, update);
+  } else {
+    eachVector(begin, end, update);
+  }
 }
 
 template <DType G, DType P, bool WithParameter> void adamOver(const AdamArgs& a, Pool& pool) {

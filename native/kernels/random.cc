@@ -51,7 +51,8 @@ SHUNYA_INLINE void normalsOf(const uint32_t* words, float* normals) {
       lanes[0][l] = words[block + 2 * l] >> 1;
       lanes[1][l] = words[block + 2 * l + 1];
     }
-    const vf uniform = fma(__builtin_convertvector(loadLanes<vi>(lanes[0], Whole{}), vf), broadcast(0x1p-31f), broadcast(0x1p-32f));
+    const vf whole = __builtin_convertvector(loadLanes<vi>(lanes[0], Whole{}), vf);
+    const vf uniform = fma(whole, broadcast(0x1p-31f), broadcast(0x1p-32f));
     const vf radius = sqrt(max(zero(), broadcast(-2.0f) * logNormal(uniform)));
     const Direction direction = directionOf(loadLanes<vu>(lanes[1], Whole{}));
     const vf x = radius * direction.cosine, y = radius * direction.sine;
