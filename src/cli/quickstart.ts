@@ -42,9 +42,9 @@ export async function runQuickstart(logger: Logger, { folder, steps }: Quickstar
   command(`generate --model ${scene.trained} --prompt "${prompt}" --temperature 0.5`);
   await printContinuation({ model: scene.trained, prompt, tokens: 320, temperature: 0.5, topK: 40, seed: 42 });
   heading(4, "What to try next");
-  for (const line of nextCommands(scene)) command(line);
+  say(nextCommands(scene).map(shown).join("\n"));
   say(
-    `\nThe log of every step is ${scene.logJson}. The quickstart took ${formatDuration((performance.now() - startedMs) / 1000)}.`,
+    `The log of every step is ${scene.logJson}. The quickstart took ${formatDuration((performance.now() - startedMs) / 1000)}.`,
   );
   return exitCodes.ok;
 }
