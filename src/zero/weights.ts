@@ -64,6 +64,8 @@ async function copyFrom(device: Device, source: WeightSource, target: FlatBuffer
     const dst = target.at(range.offset + done);
     device.issue("compute", "cast", { count, srcType: "f32", dstType: target.dtype, src: staging.at(), dst });
     device.free(staging);
+    // A source may be faster than the device: without waiting, its pieces would pile up on their way.
+    await device.reached(device.mark("compute"));
   }
 }
 
