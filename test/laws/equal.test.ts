@@ -24,16 +24,16 @@ interface Case {
 }
 
 const cases: readonly Case[] = [
-  { ranks: 1, precision: "fp32", microBatch: 2, accumulation: 1, dropout: 0, runs: 4 },
-  { ranks: 2, precision: "fp32", microBatch: 2, accumulation: 1, dropout: 0.2, runs: 6 },
-  { ranks: 2, precision: "bf16", microBatch: 2, accumulation: 1, dropout: 0, runs: 6 },
-  { ranks: 4, precision: "fp32", microBatch: 1, accumulation: 1, dropout: 0, runs: 6 },
-  { ranks: 4, precision: "bf16", microBatch: 1, accumulation: 1, dropout: 0.1, runs: 6 },
-  { ranks: 3, precision: "bf16", microBatch: 1, accumulation: 1, dropout: 0, runs: 4 },
-  { ranks: 7, precision: "fp32", microBatch: 1, accumulation: 1, dropout: 0, runs: 4 },
-  { ranks: 2, precision: "fp32", microBatch: 1, accumulation: 4, dropout: 0.1, runs: 6 },
-  { ranks: 2, precision: "bf16", microBatch: 1, accumulation: 2, dropout: 0, runs: 6 },
-  { ranks: 4, precision: "bf16", microBatch: 1, accumulation: 2, dropout: 0, accumulationType: "fp32", runs: 6 },
+  { ranks: 1, precision: "fp32", microBatch: 2, accumulation: 1, dropout: 0, runs: 8 },
+  { ranks: 2, precision: "fp32", microBatch: 2, accumulation: 1, dropout: 0.2, runs: 10 },
+  { ranks: 2, precision: "bf16", microBatch: 2, accumulation: 1, dropout: 0, runs: 10 },
+  { ranks: 4, precision: "fp32", microBatch: 1, accumulation: 1, dropout: 0, runs: 10 },
+  { ranks: 4, precision: "bf16", microBatch: 1, accumulation: 1, dropout: 0.1, runs: 10 },
+  { ranks: 3, precision: "bf16", microBatch: 1, accumulation: 1, dropout: 0, runs: 8 },
+  { ranks: 7, precision: "fp32", microBatch: 1, accumulation: 1, dropout: 0, runs: 8 },
+  { ranks: 2, precision: "fp32", microBatch: 1, accumulation: 4, dropout: 0.1, runs: 10 },
+  { ranks: 2, precision: "bf16", microBatch: 1, accumulation: 2, dropout: 0, runs: 10 },
+  { ranks: 4, precision: "bf16", microBatch: 1, accumulation: 2, dropout: 0, accumulationType: "fp32", runs: 10 },
 ];
 
 function jobOf(c: Case, setting: Setting): Job {

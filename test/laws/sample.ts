@@ -26,6 +26,7 @@ export interface Setting {
   readonly allgatherBucket: number | undefined;
   readonly prefetch: number | undefined;
   readonly live: number | undefined;
+  readonly reuse: number | undefined;
   readonly subGroup: number | undefined;
   readonly persistence: number | undefined;
   readonly threads: number;
@@ -39,6 +40,7 @@ export const plainSetting = (stage: Setting["stage"]): Setting => ({
   allgatherBucket: undefined,
   prefetch: undefined,
   live: undefined,
+  reuse: undefined,
   subGroup: undefined,
   persistence: undefined,
   threads: 1,
@@ -53,6 +55,7 @@ export function drawSetting(draws: Draws, stages: readonly Setting["stage"][]): 
     allgatherBucket: draws.pick([undefined, 1000, 4096, 20_011, 1e9]),
     prefetch: draws.pick([undefined, 0, 9000, 1e9]),
     live: draws.pick([undefined, 0, 1e9]),
+    reuse: draws.pick([undefined, undefined, 20_000, 1e9]),
     subGroup: draws.pick([undefined, 301, 4096, 1e9]),
     persistence: draws.pick([undefined, 0, 0, 40, 1e9]),
     threads: draws.pick([1, 2]),
@@ -73,6 +76,7 @@ export function jsonOf(setting: Setting, base: object): object {
       allgather_bucket_size: setting.allgatherBucket,
       stage3_prefetch_bucket_size: setting.prefetch,
       stage3_max_live_parameters: setting.live,
+      stage3_max_reuse_distance: setting.reuse,
       sub_group_size: setting.subGroup,
       stage3_param_persistence_threshold: setting.persistence,
     }),
