@@ -169,6 +169,22 @@ describe("peaks", () => {
     expect(whole.size).toBe(0);
   }
 
+  test("a wider look-ahead moves the real peak and the forecast alike", async () => {
+    const block = 2 * 32 * 32 * 12;
+    const found: number[] = [];
+    for (const blocks of [0, 1, 3]) {
+      const job = deep(3, {
+        stage3_prefetch_bucket_size: blocks * (block / 2 + 2000),
+        stage3_max_live_parameters: 1e9,
+      });
+      const answer = await run(2, job);
+      await expectForecast(job, 2, answer, [0, 1]);
+      found.push(lastReport(answer, 0).memory.device.gathered.peak);
+    }
+    expect(found[1]! - found[0]!).toBeGreaterThan(0.9 * block);
+    expect(found[2]! - found[1]!).toBeGreaterThan(1.8 * block);
+  });
+
   test("stages 0 to 2 gather nothing", async () => {
     for (const stage of [0, 1, 2]) {
       const answer = await run(2, deep(stage));

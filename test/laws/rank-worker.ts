@@ -2,6 +2,7 @@
 // happened. It lives through many jobs, since starting a process costs more than most jobs do.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { SharedMemoryTransport } from "../../src/comm/shared-memory.ts";
 import { CpuBackend } from "../../src/device/cpu.ts";
@@ -138,6 +139,7 @@ async function trainWith(engine: Engine<LanguageBatch>, job: Job): Promise<RankA
   let trace: TraceEntry[] | undefined;
   for (let step = 0; step < job.steps; step++) {
     if (job.death?.rank === rank && job.death.step === step) process.kill(process.pid, "SIGKILL");
+    if (job.stall?.rank === rank && job.stall.step === step) await sleep(job.stall.ms);
     if (job.wantsTrace && step === job.steps - 1) trace = traceGathers(engine);
     records.push(await runStep(engine, job, step));
   }

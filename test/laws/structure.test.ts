@@ -146,13 +146,25 @@ describe("ranks that err", () => {
     expect((await run(2, jobOf(gpt2(), { stage: 3 }))).records).toHaveLength(3);
   });
 
-  test("reading a sharded parameter outside its unit is an error that says where", async () => {
+  test("reading a sharded parameter outside its unit is an error that says where, even while it happens to be there", async () => {
     const model: ModelSpec = { kind: "peeking", hidden: 16, vocabulary: 29 };
-    const answers = await lawPool().attempt(2, jobOf(model, { stage: 3, zero: { stage3_prefetch_bucket_size: 0 } }));
-    expect(errorsOf(answers)).toEqual(["NotGatheredError", "NotGatheredError"]);
-    expect(answers[0]!.error!.message).toContain("block.norm");
+    const kept = { stage3_max_reuse_distance: 1e9, stage3_max_live_parameters: 1e9 };
+    for (const zero of [{ stage3_prefetch_bucket_size: 0 }, kept]) {
+      const answers = await lawPool().attempt(2, jobOf(model, { stage: 3, zero }));
+      expect(errorsOf(answers)).toEqual(["NotGatheredError", "NotGatheredError"]);
+      expect(answers[0]!.error!.message).toContain("block.norm");
+    }
     // Where parameters are whole, the same model trains.
     expect((await run(2, jobOf(model, { stage: 2 }))).records).toHaveLength(3);
+  });
+
+  test("a rank that does not come is named when the deadline is over", async () => {
+    const stall = { rank: 1, step: 1, ms: 1500 };
+    const answers = await lawPool().attempt(3, { ...jobOf(gpt2(), { stage: 3 }), deadlineMs: 500, stall });
+    for (const rank of [0, 2]) {
+      expect(answers[rank]!.error).toMatchObject({ name: "CommError", code: "COMM" });
+      expect(answers[rank]!.error!.message).toMatch(/unit .* in step 2: rank 1 did not arrive within 5\d\d ms/);
+    }
   });
 
   test("a rank that dies is named on the others at once", async () => {
