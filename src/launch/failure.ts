@@ -27,7 +27,9 @@ export function silentFailure(
   const how = signal === null ? `exited with code ${code} before it was done` : `was ended by ${signal}${hint(signal)}`;
   const tail = stderrTail.trim();
   const last = tail === "" ? "" : `\nIts last output was:\n${tail}`;
-  const isInterrupted = code === exitCodes.interrupted || signal === "SIGINT" || signal === "SIGHUP";
+  // Schedulers and `timeout` send SIGTERM to every process of a job, not to the launcher alone.
+  const asked: readonly (NodeJS.Signals | null)[] = ["SIGINT", "SIGHUP", "SIGTERM"];
+  const isInterrupted = code === exitCodes.interrupted || asked.includes(signal);
   const exitCode = isInterrupted ? exitCodes.interrupted : exitCodes.lostRank;
   return { rank, exitCode, text: `rank ${rank}: ${how}${last}` };
 }

@@ -119,11 +119,11 @@ test("without a budget the machine's memory is one", async () => {
   expect(stderr).toMatch(/a rank's share of this machine's memory/);
 });
 
-test("Ctrl-C ends the ranks and leaves no model", async () => {
+test.each(["SIGINT", "SIGTERM"] as const)("%s to the whole job ends the ranks and leaves no model", async (signal) => {
   const output = join(here, "stopped");
   const { child, output: said, ended } = start([...fromTiny, "--ranks", "2", "--steps", "100000", "--output", output]);
   await until(() => /^step 10\//m.test(said.stdout) || child.exitCode !== null, 20_000);
-  process.kill(-child.pid!, "SIGINT"); // a terminal sends it to the whole group
+  process.kill(-child.pid!, signal); // as a terminal does for Ctrl-C, and a scheduler
   const { exitCode, stdout, stderr } = await ended;
   expect(stderr).toBe("stopping after this step; once more ends the ranks at once\n");
   expect(exitCode).toBe(exitCodes.interrupted);
