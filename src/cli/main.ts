@@ -145,8 +145,15 @@ function answerUsage(command: Command): void {
   for (const child of command.commands) answerUsage(child);
 }
 
+/** Whoever reads the output may stop reading (`| head`, a pager): that ends the command, and with it the ranks. */
+function endWithReader(error: NodeJS.ErrnoException): void {
+  if (error.code !== "EPIPE") throw error;
+  process.exit(exitCodes.interrupted);
+}
+
 /** @returns the exit code */
 export async function main(argv: readonly string[]): Promise<number> {
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   const root = program();
   answerUsage(root);
   try {

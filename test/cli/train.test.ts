@@ -133,6 +133,14 @@ test.each(["SIGINT", "SIGTERM"] as const)("%s to the whole job ends the ranks an
   expect(isRunning(child.pid)).toBe(false);
 });
 
+test("a reader that goes away ends the command and its ranks", async () => {
+  const { child, output: said, ended } = start([...fromTiny, "--ranks", "2", "--steps", "100000"]);
+  await until(() => /^step 10\//m.test(said.stdout) || child.exitCode !== null, 20_000);
+  child.stdout!.destroy();
+  expect(await ended).toMatchObject({ exitCode: exitCodes.interrupted, stderr: "" });
+  await until(() => !groupIsRunning(child.pid!), 2000);
+});
+
 /** Whether any process is left in the group. */
 function groupIsRunning(group: number): boolean {
   try {
