@@ -187,10 +187,13 @@ export const faults: readonly Fault[] = [
     law: laws.rounding,
   },
   {
-    name: "recomputation draws new dropout",
+    name: "dropout is keyed by how often it was asked for, so that recomputation draws anew",
     file: "src/tensor/random.ts",
     find: 'return randomKey("dropout", this.seed, this.step, opName);',
-    replace: 'return randomKey("dropout", this.seed, this.step, opName, Math.random());',
+    replace:
+      "const asked = this as { times?: number };\n" +
+      "    asked.times = (asked.times ?? 0) + 1;\n" +
+      '    return randomKey("dropout", this.seed, this.step, opName, asked.times);',
     law: laws.equal,
   },
   {
