@@ -1,4 +1,5 @@
 // Nothing grows, nothing is allocated that was not planned, and the user's program stays responsive and in control.
+import { freemem } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { InterruptedError, MemoryBudgetError } from "../../src/errors/errors.ts";
@@ -15,6 +16,9 @@ const configured = (stage: number, precision: "fp32" | "bf16", more: object = {}
   ...more,
 });
 
+/** What the process takes beside the JavaScript heap, which comes and goes. */
+const outsideHeap = (): number => process.memoryUsage().rss - process.memoryUsage().heapTotal;
+
 describe("memory over time", () => {
   test("after 500 steps every byte is where step 5 had it, and the process has not grown", async () => {
     const job = smallJob({ config: configured(3, "bf16"), steps: 500 });
@@ -25,10 +29,10 @@ describe("memory over time", () => {
       const { memory } = (await trainStep(engine, job, step)).ranks[0]!;
       if (step === 4) atFive = memory;
       if (step >= 4) expect(memory).toEqual(atFive);
-      if (step === 49) residentAtFifty = process.memoryUsage().rss - process.memoryUsage().heapUsed;
+      if (step === 49) residentAtFifty = outsideHeap();
     }
-    const resident = process.memoryUsage().rss - process.memoryUsage().heapUsed;
-    expect(resident - residentAtFifty).toBeLessThan(24e6);
+    const resident = outsideHeap();
+    expect(resident - residentAtFifty).toBeLessThan(8e6);
   });
 
   test("the same with ranks", async () => {
@@ -143,8 +147,8 @@ describe("the user's program", () => {
 });
 
 describe("the operating system agrees", () => {
-  // Linux tells how much of shared memory is whose; elsewhere there is nothing to compare with.
-  test.skipIf(process.platform !== "linux")(
+  // Linux tells how much of shared memory is whose; elsewhere there is nothing to compare with. It needs 3.5 GB of memory.
+  test.skipIf(process.platform !== "linux" || freemem() < 5e9)(
     "50 million parameters on 4 ranks: 0.8 GB of model states at stage 3, 3.2 GB at stage 0 (proportional set size)",
     async () => {
       const model = gpt2({ hidden: 512, heads: 8, layers: 16, vocabularySize: 256, positions: 8 });
