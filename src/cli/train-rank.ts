@@ -1,17 +1,19 @@
 /** What each rank of `shunya train` runs: the whole model on its part of the batch. */
-import { writeModelFolder } from "../checkpoint/huggingface.ts";
+import { saveModel } from "../checkpoint/save-model.ts";
 import { DataLoader } from "../data/loader.ts";
+import { InterruptedError } from "../errors/errors.ts";
 import { initializeIn } from "../launch/initialize.ts";
 import { joinLaunched } from "../launch/join.ts";
 import { joinWorld } from "../launch/world.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
 
 /** What rank 0 tells the command. */
-export type TrainMessage = { readonly type: "step"; readonly record: StepRecord };
+export type TrainMessage =
+  | { readonly type: "step"; readonly record: StepRecord }
+  | { readonly type: "saved"; readonly afterStep: number };
 
 async function main(): Promise<void> {
   const job = (await joinLaunched()?.receive()) as TrainJob;
@@ -22,10 +24,22 @@ async function main(): Promise<void> {
   const { weights } = opened.model;
   const given = { model, seed: job.seed, ...(weights && { weights }) };
   await using engine = await initializeIn<LanguageBatch>(world, opened.config, given);
-  if (world.rank === 0)
-    engine.on("step", (record) => joinLaunched()?.send({ type: "step", record } satisfies TrainMessage));
-  await train(engine, opened);
-  if (job.output !== undefined) await save(engine, model.config, job.output, world.rank === 0);
+  const tell = (message: TrainMessage): void => {
+    if (world.rank === 0) joinLaunched()?.send(message);
+  };
+  engine.on("step", (record) => tell({ type: "step", record }));
+  let stopped: InterruptedError | undefined;
+  try {
+    await train(engine, opened);
+  } catch (error) {
+    if (!(error instanceof InterruptedError)) throw error;
+    stopped = error; // all ranks stop after the same step: what they have is a whole model
+  }
+  if (job.output !== undefined) {
+    await saveModel(engine, model.config, job.output);
+    tell({ type: "saved", afterStep: engine.steps });
+  }
+  if (stopped) throw stopped;
 }
 
 async function train(engine: Engine<LanguageBatch>, job: OpenedJob): Promise<void> {
@@ -51,24 +65,6 @@ async function train(engine: Engine<LanguageBatch>, job: OpenedJob): Promise<voi
   } finally {
     await loader.idle();
   }
-}
-
-/** Every rank takes part; rank 0 writes the folder. */
-async function save(engine: Engine<LanguageBatch>, config: Gpt2Config, folder: string, writes: boolean): Promise<void> {
-  const pieces = engine.weights();
-  const tensors = engine.plan.units
-    .flatMap((unit) => unit.flats.flatMap((flat) => flat.pieces))
-    .map(({ name, shape, elements }) => ({ name, shape, elements, dtype: "F32" as const }));
-  const bytesOf = async function* (elements: number): AsyncGenerator<Uint8Array> {
-    for (let done = 0; done < elements; ) {
-      const { value, done: ended } = await pieces.next();
-      if (ended) return;
-      done += value.values.length;
-      yield new Uint8Array(value.values.buffer, value.values.byteOffset, value.values.byteLength);
-    }
-  };
-  if (writes) await writeModelFolder(folder, config, tensors, (tensor) => bytesOf(tensor.elements));
-  else for await (const _ of pieces);
 }
 
 await main();

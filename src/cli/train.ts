@@ -35,6 +35,7 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
   process.stdout.write(renderOpening(job, opened, foretold));
   const records: StepRecord[] = [];
   const show = stepPrinter(opened, log);
+  let savedAfter: number | undefined;
   const launch = launchRanks({
     ranks: job.ranks,
     entry: fileURLToPath(
@@ -43,9 +44,12 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
     arenaBytes: defaultArenaBytes(),
     logger,
     onMessage: (_rank, payload) => {
-      const { record } = payload as TrainMessage;
-      records.push(record);
-      show(record);
+      const message = payload as TrainMessage;
+      if (message.type === "saved") savedAfter = message.afterStep;
+      else {
+        records.push(message.record);
+        show(message.record);
+      }
     },
   });
   for (let rank = 0; rank < job.ranks; rank++) launch.send(rank, job);
@@ -53,9 +57,9 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
   if (records.length > 0) process.stdout.write(renderSummary(opened, foretold, records));
   if (job.output !== undefined)
     process.stdout.write(
-      exitCode === 0
-        ? `The model is in ${job.output}.\n`
-        : `Training did not finish, so no model was written to ${job.output}.\n`,
+      savedAfter === undefined
+        ? `Training did not finish, so no model was written to ${job.output}.\n`
+        : `The model after step ${savedAfter} is in ${job.output}.\n`,
     );
   return { exitCode, records };
 }

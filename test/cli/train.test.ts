@@ -29,7 +29,7 @@ test("training writes a model that loads again and a log with every field", asyn
   expect(stdout).toMatch(/Device memory of ranks 0-1, each, in bytes:/);
   expect(stdout).toMatch(/Traffic of ranks 0-1, each, in elements a step:/);
   expect(stdout).toMatch(/^loss\n/m);
-  expect(stdout.endsWith(`The model is in ${output}.\n`)).toBe(true);
+  expect(stdout.endsWith(`The model after step 3 is in ${output}.\n`)).toBe(true);
 
   const steps = readLog(log);
   expect(steps.map((s) => s.step)).toEqual([1, 2, 3]);
@@ -119,18 +119,30 @@ test("without a budget the machine's memory is one", async () => {
   expect(stderr).toMatch(/a rank's share of this machine's memory/);
 });
 
-test.each(["SIGINT", "SIGTERM"] as const)("%s to the whole job ends the ranks and leaves no model", async (signal) => {
-  const output = join(here, "stopped");
+/** A signal to the whole job, as a terminal sends it for Ctrl-C and a scheduler to end it. */
+async function trainUntil(signal: "SIGINT" | "SIGTERM", output: string) {
   const { child, output: said, ended } = start([...fromTiny, "--ranks", "2", "--steps", "100000", "--output", output]);
   await until(() => /^step 10\//m.test(said.stdout) || child.exitCode !== null, 20_000);
-  process.kill(-child.pid!, signal); // as a terminal does for Ctrl-C, and a scheduler
+  process.kill(-child.pid!, signal);
   const { exitCode, stdout, stderr } = await ended;
   expect(stderr).toBe("stopping after this step; once more ends the ranks at once\n");
   expect(exitCode).toBe(exitCodes.interrupted);
-  expect(stdout).toMatch(/Training did not finish, so no model was written/);
-  expect(existsSync(output)).toBe(false);
   await until(() => !groupIsRunning(child.pid!), 2000);
   expect(isRunning(child.pid)).toBe(false);
+  return stdout;
+}
+
+test("Ctrl-C ends the ranks after a step, with the model that they have", async () => {
+  const output = join(here, "stopped");
+  expect(await trainUntil("SIGINT", output)).toMatch(/The model after step \d+ is in /);
+  const again = await run([...tiny, "--model", output, "--ranks", "2", "--steps", "1"]);
+  expect(again.exitCode).toBe(exitCodes.ok);
+});
+
+test("SIGTERM to every process ends the ranks and leaves no model", async () => {
+  const output = join(here, "ended");
+  expect(await trainUntil("SIGTERM", output)).toMatch(/Training did not finish, so no model was written/);
+  expect(existsSync(output)).toBe(false);
 });
 
 test("a reader that goes away ends the command and its ranks", async () => {
