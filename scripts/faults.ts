@@ -46,7 +46,11 @@ const laws = {
     file: "test/laws/accounted.test.ts",
     tests: "fp32 accumulation adds",
   },
-  errors: { name: "Ranks that err", file: "test/laws/structure.test.ts", tests: "ranks that err (ranks|reading)" },
+  errors: {
+    name: "Ranks that err",
+    file: "test/laws/structure.test.ts",
+    tests: "ranks that err (ranks|reading|a signal)",
+  },
   structure: { name: "Any model, any world", file: "test/laws/structure.test.ts", tests: "any model, any world" },
   gradients: { name: "Gradients by central differences", file: "test/tensor/gradients.test.ts", tests: "" },
   tape: { name: "Scopes and the tape's memory", file: "test/tensor/tape.test.ts", tests: "" },
@@ -112,6 +116,13 @@ export const faults: readonly Fault[] = [
     file: "src/comm/group.ts",
     find: "hash = Math.imul(hash ^ words.charCodeAt(i), 0x01000193);",
     replace: "hash = 1;",
+    law: laws.errors,
+  },
+  {
+    name: "a rank stops without asking the others",
+    file: "src/zero/engine.ts",
+    find: "const alone = this.group.worldSize === 1;",
+    replace: "const alone = true;",
     law: laws.errors,
   },
   {

@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { renderMarkdownTable } from "../src/report/table.ts";
 import { type Fault, faults, type Law } from "./faults.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -84,9 +85,10 @@ function checkUnharmed(chosen: readonly Fault[]): void {
 function writeTable(): void {
   const rows = [...new Set(faults.map((f) => f.law))].map((law) => {
     const caught = faults.filter((f) => f.law === law).map((f) => f.name);
-    return `| ${law.name} | \`${law.file}\` | ${caught.join("; ")} |`;
+    return [law.name, `\`${law.file}\``, caught.join("; ")];
   });
-  const table = ["| law | test | faults that turn it red |", "|---|---|---|", ...rows].join("\n");
+  const columns = ["law", "test", "faults that turn it red"].map((header) => ({ header, align: "left" as const }));
+  const table = renderMarkdownTable({ columns, rows });
   const path = join(root, "docs", "laws.md");
   const [before, rest] = readFileSync(path, "utf8").split("<!-- faults -->\n") as [string, string];
   writeFileSync(path, `${before}<!-- faults -->\n\n${table}\n\n${rest.slice(rest.indexOf("<!-- end -->"))}`);

@@ -30,6 +30,8 @@ export interface Job {
   readonly deadlineMs?: number;
   /** This rank kills itself at the start of this step. */
   readonly death?: { readonly rank: number; readonly step: number };
+  /** The signal of this rank alone is aborted at the start of this step. */
+  readonly stop?: { readonly rank: number; readonly step: number };
   /** This rank waits so long at the start of this step. */
   readonly stall?: { readonly rank: number; readonly step: number; readonly ms: number };
 }

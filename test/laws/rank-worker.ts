@@ -106,6 +106,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   const config = configOf(job.config, worldSize);
   const folder = job.modelFolder === undefined ? undefined : await openModelFolder(job.modelFolder);
   const { device, transport, close } = joinGroup(job, worldSize);
+  const stop = new AbortController();
   let engine: Engine<LanguageBatch> | undefined;
   try {
     engine = await Engine.create<LanguageBatch>({
@@ -113,11 +114,12 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
       config,
       device,
       transport,
+      signal: stop.signal,
       ...(job.row && { row: job.row }),
       ...(folder?.weights && { weights: folder.weights }),
       ...(job.wantsResidentBytes && { weights: zeros }),
     });
-    const answer = await trainWith(engine, job);
+    const answer = await trainWith(engine, job, stop);
     await engine[Symbol.asyncDispose]();
     return answer;
   } catch (error) {
@@ -134,11 +136,12 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   }
 }
 
-async function trainWith(engine: Engine<LanguageBatch>, job: Job): Promise<RankAnswer> {
+async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortController): Promise<RankAnswer> {
   const records: StepRecord[] = [];
   let trace: TraceEntry[] | undefined;
   for (let step = 0; step < job.steps; step++) {
     if (job.death?.rank === rank && job.death.step === step) process.kill(process.pid, "SIGKILL");
+    if (job.stop?.rank === rank && job.stop.step === step) stop.abort();
     if (job.stall?.rank === rank && job.stall.step === step) await sleep(job.stall.ms);
     if (job.wantsTrace && step === job.steps - 1) trace = traceGathers(engine);
     records.push(await runStep(engine, job, step));

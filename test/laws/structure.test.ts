@@ -158,6 +158,15 @@ describe("ranks that err", () => {
     expect((await run(2, jobOf(model, { stage: 2 }))).records).toHaveLength(3);
   });
 
+  test("a signal on one rank stops all of them after the same step", async () => {
+    const job = { ...jobOf(gpt2(), { stage: 3, accumulation: 2 }), steps: 50, deadlineMs: 3000 };
+    const answers = await lawPool().attempt(3, { ...job, stop: { rank: 1, step: 2 } });
+    expect(errorsOf(answers)).toEqual(["InterruptedError", "InterruptedError", "InterruptedError"]);
+    const messages = new Set(answers.map((a) => a.error!.message));
+    expect(messages.size).toBe(1);
+    expect([...messages][0]).toMatch(/after step 3$/);
+  });
+
   test("a rank that does not come is named when the deadline is over", async () => {
     const stall = { rank: 1, step: 1, ms: 1500 };
     const answers = await lawPool().attempt(3, { ...jobOf(gpt2(), { stage: 3 }), deadlineMs: 500, stall });
