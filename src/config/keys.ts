@@ -161,8 +161,27 @@ export const keys = {
   ),
   "optimizer.legacy_fusion": unused("ZeRO ignores it"),
 
+  // learning-rate schedule
+  "scheduler.type": derived(
+    oneOf(["WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "LRRangeTest"]),
+    "how the learning rate changes; left out: it is constant",
+  ),
+  "scheduler.params.warmup_min_lr": derived(number(0), "where the warm-up begins; left out: 0"),
+  "scheduler.params.warmup_max_lr": derived(
+    number(0),
+    "where the warm-up ends; left out: the optimizer's lr (WarmupLR) or 1e-3 (WarmupDecayLR), as in DeepSpeed",
+  ),
+  "scheduler.params.warmup_num_steps": derived(integer(1), "steps of the warm-up, 2 at least; left out: 1000"),
+  "scheduler.params.warmup_type": derived(oneOf(["log", "linear"]), "shape of the warm-up; left out: log"),
+  "scheduler.params.total_num_steps": derived(integer(1), "the step at which the decay ends; must be given"),
+  "scheduler.params.warmup_min_ratio": derived(number(0), "share of lr where WarmupCosineLR begins; left out: 0"),
+  "scheduler.params.cos_min_ratio": derived(number(0), "share of lr where WarmupCosineLR ends; left out: 1e-4"),
+  "scheduler.params.lr_range_test_min_lr": derived(number(0), "LRRangeTest's first rate; left out: 1e-3"),
+  "scheduler.params.lr_range_test_step_size": derived(integer(1), "steps of one rise; left out: 2000"),
+  "scheduler.params.lr_range_test_step_rate": derived(number(0), "how much one rise adds; left out: 1"),
+  "scheduler.params.lr_range_test_staircase": derived(boolean, "rise by stairs; left out: false"),
+
   // sections that would change the numbers
-  scheduler: mustBeOff("this version keeps the learning rate constant"),
   amp: mustBeOff("use bf16.enabled"),
   torch_autocast: mustBeOff("use bf16.enabled"),
   elasticity: mustBeOff("it would choose another batch; write the batch keys"),

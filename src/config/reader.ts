@@ -129,8 +129,12 @@ export class Settings {
       this.add({ kind: "scalar", value: scalar ? 1 : 0 }, source, "zero_optimization.stage", line);
       return;
     }
-    const mayBeNull = section.startsWith("zero_optimization.offload_");
-    if (scalar === null && mayBeNull) return;
+    const mayBeNull = section === "scheduler" || section.startsWith("zero_optimization.offload_");
+    if (scalar === null && mayBeNull) {
+      const inside = [...specs.keys()].filter((path) => path.startsWith(`${section}.`));
+      if (source === "flag") for (const path of inside) this.#flagged.add(path);
+      return;
+    }
     const [first] = sections.get(section)!;
     this.#addProblem(
       written || "(root)",

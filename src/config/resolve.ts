@@ -5,6 +5,7 @@ import { solveBatch } from "./batch.ts";
 import { type ConfigNode, nodeFromValue, type ParsedConfig } from "./json.ts";
 import type { UsedPath } from "./keys.ts";
 import { Settings, usedPaths } from "./reader.ts";
+import { resolveSchedule } from "./schedule.ts";
 import type { OptimizerConfig, Precision, ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
 
 /** A value by dotted path, from `--set path=value` or a flag of its own; text is read as JSON where it is JSON. */
@@ -50,6 +51,7 @@ export function resolveConfig(input: ResolveInput): ConfigResolution {
   checkCommunicationType(settings, precision);
   const gradientAccumulationType = resolveAccumulationType(settings, precision);
   const optimizer = resolveOptimizer(settings, file !== undefined);
+  const schedule = resolveSchedule(settings, optimizer.learningRate);
   const stage = settings.get("zero_optimization.stage");
   const sizes = resolveSizes(settings, sources);
   if (batch === undefined || settings.problems.length > 0) throw new ConfigError(name, settings.problems);
@@ -62,6 +64,7 @@ export function resolveConfig(input: ResolveInput): ConfigResolution {
     gradientClipping: settings.get("gradient_clipping"),
     gradientAccumulationType,
     optimizer: Object.freeze(optimizer),
+    schedule: schedule && Object.freeze(schedule),
     sizes: Object.freeze(sizes),
     overlapComm: settings.get("zero_optimization.overlap_comm") ?? stage === 3,
     activationCheckpointing: settings.get("shunya.activation_checkpointing"),

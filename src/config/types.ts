@@ -13,6 +13,35 @@ export interface OptimizerConfig {
   readonly biasCorrection: boolean;
 }
 
+export interface WarmupConfig {
+  readonly warmupSteps: number;
+  readonly warmupType: "log" | "linear";
+}
+
+/** Learning-rate schedules with DeepSpeed's names. */
+export type ScheduleConfig =
+  | (WarmupConfig & { readonly type: "WarmupLR"; readonly minLearningRate: number; readonly maxLearningRate: number })
+  | (WarmupConfig & {
+      readonly type: "WarmupDecayLR";
+      readonly minLearningRate: number;
+      readonly maxLearningRate: number;
+      readonly totalSteps: number;
+    })
+  | (WarmupConfig & {
+      readonly type: "WarmupCosineLR";
+      readonly totalSteps: number;
+      /** Shares of the optimizer's learning rate: where the warm-up begins, and where the cosine ends. */
+      readonly minRatio: number;
+      readonly cosMinRatio: number;
+    })
+  | {
+      readonly type: "LRRangeTest";
+      readonly minLearningRate: number;
+      readonly stepSize: number;
+      readonly stepRate: number;
+      readonly staircase: boolean;
+    };
+
 /** Sizes in elements. Undefined: left out of the file, derived from the model by the plan, which says so. */
 export interface SizesConfig {
   readonly reduceBucketSize: number | undefined;
@@ -39,6 +68,8 @@ export interface ResolvedConfig {
   /** fp32 keeps gradients between micro-batches in 4 bytes in 16-bit training; undefined: the parameters' own type. */
   readonly gradientAccumulationType: "fp32" | undefined;
   readonly optimizer: OptimizerConfig;
+  /** Undefined: the learning rate is constant. */
+  readonly schedule: ScheduleConfig | undefined;
   readonly sizes: SizesConfig;
   readonly overlapComm: boolean;
   readonly activationCheckpointing: boolean;

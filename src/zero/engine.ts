@@ -15,6 +15,7 @@ import { InternalError, InterruptedError, NumericalError, UsageError } from "../
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import type { Module } from "../nn/module.ts";
 import { Adam, adamStates } from "../optim/optimizer.ts";
+import { learningRateOf } from "../optim/schedules.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import { RandomKeys } from "../tensor/random.ts";
@@ -172,8 +173,9 @@ export class Engine<B extends object> {
     if (firstNonFinite !== undefined || !Number.isFinite(loss)) throw this.#notFinite(firstNonFinite, loss);
     const clip = config.gradientClipping;
     const gradientScale = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
-    const { learningRate } = config.optimizer;
-    this.#step.run(this.#units.all, { update: ++this.#updates, learningRate, gradientScale });
+    const update = ++this.#updates;
+    const learningRate = learningRateOf(config.schedule, config.optimizer.learningRate, update);
+    this.#step.run(this.#units.all, { update, learningRate, gradientScale });
     this.#microBatch = 0;
     this.#attempted++;
     const reports = await exchangeReports(this.group, reportOf(this.device));

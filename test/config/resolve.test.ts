@@ -177,6 +177,42 @@ test("a flag repairs a file, and the last of several flags counts", () => {
     ["zero_optimization", '{ "stage": 2 }'],
   ]);
   expect(repaired).toMatchObject({ trainBatch: 8, precision: "bf16", stage: 2 });
+  expect(repaired.schedule).toBeUndefined();
+});
+
+test("schedules have DeepSpeed's defaults", () => {
+  const scheduled = (scheduler: object) =>
+    resolve({ train_batch_size: 2, optimizer: { type: "AdamW", params: { lr: 0.01 } }, scheduler }, 2).schedule;
+  const warmup = { warmupSteps: 1000, warmupType: "log" };
+  const decay = { type: "WarmupDecayLR", params: { total_num_steps: 9, warmup_num_steps: 3, warmup_type: "linear" } };
+  expect(scheduled({ type: "WarmupLR" })).toEqual({
+    ...warmup,
+    type: "WarmupLR",
+    minLearningRate: 0,
+    maxLearningRate: 0.01,
+  });
+  expect(scheduled(decay)).toEqual({
+    type: "WarmupDecayLR",
+    minLearningRate: 0,
+    maxLearningRate: 1e-3,
+    warmupSteps: 3,
+    warmupType: "linear",
+    totalSteps: 9,
+  });
+  expect(scheduled({ type: "WarmupCosineLR", params: { total_num_steps: 9 } })).toEqual({
+    ...warmup,
+    type: "WarmupCosineLR",
+    totalSteps: 9,
+    minRatio: 0,
+    cosMinRatio: 1e-4,
+  });
+  expect(scheduled({ type: "LRRangeTest" })).toEqual({
+    type: "LRRangeTest",
+    minLearningRate: 1e-3,
+    stepSize: 2000,
+    stepRate: 1,
+    staircase: false,
+  });
 });
 
 describe("warnings", () => {
@@ -243,7 +279,18 @@ describe("problems", () => {
       { fp16: { enabled: true } },
       /fp16\.enabled: found true; wanted false: this version trains in fp32 and bf16/,
     ],
-    ["a schedule", { scheduler: { type: "WarmupLR" } }, /scheduler: .*keeps the learning rate constant/],
+    ["a schedule that is not here", { scheduler: { type: "OneCycle" } }, /scheduler\.type: found "OneCycle"; wanted/],
+    [
+      "a schedule without its length",
+      { scheduler: { type: "WarmupCosineLR" } },
+      /total_num_steps: WarmupCosineLR needs it/,
+    ],
+    [
+      "another schedule's parameter",
+      { scheduler: { type: "WarmupLR", params: { cos_min_ratio: 0.1 } } },
+      /scheduler\.params\.cos_min_ratio: WarmupLR has no such parameter; it has warmup_num_steps/,
+    ],
+    ["a nameless schedule", { scheduler: { params: { warmup_num_steps: 5 } } }, /found without scheduler\.type/],
     ["amp", { amp: { enabled: true } }, /amp: .*use bf16\.enabled/],
     ["offloading", { zero_optimization: { offload_param: { device: "cpu" } } }, /found "cpu"; .*not in this version/],
     ["the old offload key", { zero_optimization: { cpu_offload: true } }, /offloading is not in this version/],
