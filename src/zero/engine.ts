@@ -94,15 +94,24 @@ export class Engine<B extends object> {
     this.#losses = new LossBook(device, config.gradientAccumulation);
   }
 
-  /** Plans, allocates and fills this rank's part. Every rank calls it with the same model and configuration. */
+  /**
+   * Plans, allocates and fills this rank's part. Every rank calls it with the same model and configuration. The engine owns its
+   * device and transport from here on, also where this fails.
+   */
   static async create<B extends object>(options: EngineOptions<B>): Promise<Engine<B>> {
-    const model = describeModel(options.model);
-    const engine = new Engine(options, model);
-    const { device, group, plan } = engine;
-    await initialiseWeights(device, engine.#units.all, model, engine.#seed, options.weights);
-    gatherPersistent(device, group, plan, engine.#units.all);
-    await engine.#quiet();
-    return engine;
+    const { device, transport } = options;
+    try {
+      const model = describeModel(options.model);
+      const engine = new Engine(options, model);
+      await initialiseWeights(device, engine.#units.all, model, engine.#seed, options.weights);
+      gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
+      await engine.#quiet();
+      return engine;
+    } catch (error) {
+      transport.dispose();
+      device.dispose();
+      throw error;
+    }
   }
 
   /** Attempted steps so far. */
