@@ -1,7 +1,7 @@
 /** Batches on their way to the device, and losses on their way back. */
 import type { Device, DeviceBuffer } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
-import { ShapeError } from "../errors/errors.ts";
+import { DTypeError, ShapeError } from "../errors/errors.ts";
 import type { Tape } from "../tensor/tape.ts";
 import { elementsOf, type Shape, type Tensor } from "../tensor/tensor.ts";
 
@@ -16,7 +16,11 @@ export type HostBatch<B extends object> = { readonly [K in keyof B]: HostTensor 
 /** The batch as tensors that live as long as the tape: indices as i32, numbers in the tape's type. */
 export function uploadBatch<B extends object>(tape: Tape, batch: HostBatch<B>): B {
   const tensors: Record<string, Tensor> = {};
-  for (const [name, { data, shape }] of Object.entries<HostTensor>(batch as Record<string, HostTensor>)) {
+  if (typeof batch !== "object" || batch === null)
+    throw new ShapeError("engine.forward", `a batch that is ${batch}`, "an object of { data, shape }");
+  for (const [name, given] of Object.entries<HostTensor>(batch as Record<string, HostTensor>)) {
+    checkHostTensor(name, given);
+    const { data, shape } = given;
     if (data.length !== elementsOf(shape))
       throw new ShapeError(
         `batch.${name}`,
@@ -27,6 +31,19 @@ export function uploadBatch<B extends object>(tape: Tape, batch: HostBatch<B>): 
   }
   return tensors as B;
 }
+
+/** JavaScript callers have no compiler to tell them. Nothing else is converted: ids taken for numbers would train on noise. */
+function checkHostTensor(name: string, given: HostTensor | undefined | null): void {
+  const data: unknown = given?.data;
+  if (!(data instanceof Int32Array || data instanceof Float32Array))
+    throw new DTypeError(`batch.${name}.data`, describeData(data), "an Int32Array (ids) or a Float32Array (numbers)");
+  const shape: unknown = given?.shape;
+  if (!Array.isArray(shape) || !shape.every((size) => Number.isSafeInteger(size) && size > 0))
+    throw new ShapeError(`batch.${name}`, `shape [${shape}]`, "positive whole numbers");
+}
+
+const describeData = (data: unknown): string =>
+  typeof data === "object" && data !== null ? `a ${data.constructor?.name ?? "bare object"}` : String(data);
 
 /** The loss of a micro-batch: a number on the device until somebody asks. */
 export class Loss {

@@ -11,7 +11,7 @@ import { EventEmitter } from "node:events";
 import { ProcessGroup, type Transport } from "../comm/group.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import type { Device } from "../device/device.ts";
-import { InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import type { Module } from "../nn/module.ts";
 import { Adam, adamStates } from "../optim/optimizer.ts";
@@ -67,6 +67,10 @@ export class Engine<B extends object> {
   #updates = 0;
   #microBatch = 0;
   #tape: Tape | undefined;
+  #loss: Loss | undefined;
+  /** The call that is running; calls share the tape, the ledger's phase and the gradients. */
+  #running: { readonly name: string; readonly done: Promise<unknown> } | undefined;
+  #isDisposed = false;
   #startedMs = 0;
   /** Some rank was asked to stop; all of them know since the same step. */
   #stopAgreed = false;
@@ -126,7 +130,26 @@ export class Engine<B extends object> {
   }
 
   /** Runs the model on this rank's next micro-batch. Resolves when everything is issued; `loss.item()` waits for the value. */
-  async forward(batch: HostBatch<B>): Promise<Loss> {
+  forward(batch: HostBatch<B>): Promise<Loss> {
+    return this.#alone("forward", () => this.#forward(batch));
+  }
+
+  /** Gradients of this micro-batch, settled unit by unit as the pass goes. @param loss what the last `forward` gave */
+  backward(loss: Loss): Promise<void> {
+    return this.#alone("backward", () => this.#backward(loss));
+  }
+
+  /**
+   * Updates the parameters once all micro-batches of the step have run; before that it does nothing and returns undefined, as
+   * in DeepSpeed. @throws NumericalError, with nothing updated, when a gradient is not finite
+   */
+  async step(): Promise<StepRecord | undefined> {
+    const record = await this.#alone("step", () => this.#update());
+    if (record) this.#events.emit("step", record);
+    return record;
+  }
+
+  async #forward(batch: HostBatch<B>): Promise<Loss> {
     this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
@@ -147,13 +170,15 @@ export class Engine<B extends object> {
       random: new RandomKeys(this.#seed, this.#attempted, firstSample),
     });
     const loss = await this.#options.model.forward(this.#tape, uploadBatch<B>(this.#tape, batch));
-    return this.#losses.note(this.#microBatch, loss);
+    this.#loss = this.#losses.note(this.#microBatch, loss);
+    return this.#loss;
   }
 
-  /** Gradients of this micro-batch, settled unit by unit as the pass goes. */
-  async backward(loss: Loss): Promise<void> {
+  async #backward(loss: Loss): Promise<void> {
     const tape = this.#tape;
     if (!tape) throw new UsageError("engine.backward was called without engine.forward before it");
+    if (loss !== this.#loss)
+      throw new UsageError("engine.backward was given something else than the loss of this engine's last forward");
     this.device.ledger.beginPhase("backward");
     await tape.backward(loss.tensor);
     this.#tape = undefined;
@@ -163,11 +188,7 @@ export class Engine<B extends object> {
     this.#microBatch++;
   }
 
-  /**
-   * Updates the parameters once all micro-batches of the step have run; before that it does nothing and returns undefined, as
-   * in DeepSpeed. @throws NumericalError, with nothing updated, when a gradient is not finite
-   */
-  async step(): Promise<StepRecord | undefined> {
+  async #update(): Promise<StepRecord | undefined> {
     const { config } = this.plan;
     if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
     if (this.#microBatch < config.gradientAccumulation) return undefined;
@@ -198,12 +219,15 @@ export class Engine<B extends object> {
       seconds: (performance.now() - this.#startedMs) / 1000,
       ranks: reports,
     };
-    this.#events.emit("step", record);
     return record;
   }
 
   /** Runs `body` without gradients and reads the fp32 values of its result. */
-  async infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
+  infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
+    return this.#alone("infer", () => this.#infer(body));
+  }
+
+  async #infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
     const hooks: SegmentHooks = {
       enter: async (owner) => this.#units.enter(this.#units.unitOf(owner), true),
       leave: (owner) => this.#units.leave(this.#units.unitOf(owner)),
@@ -233,6 +257,9 @@ export class Engine<B extends object> {
 
   /** Waits for everything issued, then frees all memory and leaves the group. */
   async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    await this.#running?.done.catch(() => undefined); // its error is its caller's
     try {
       await this.#quiet();
     } finally {
@@ -242,6 +269,22 @@ export class Engine<B extends object> {
       this.#losses.dispose();
       this.group.dispose();
       this.device.dispose();
+    }
+  }
+
+  /** Calls come one after the other: a second step beside the first would update twice from the same gradients. */
+  async #alone<T>(name: string, body: () => Promise<T>): Promise<T> {
+    if (this.#isDisposed) throw new DisposedError("the engine", `call engine.${name} before it is disposed`);
+    if (this.#running)
+      throw new UsageError(
+        `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
+      );
+    const done = body();
+    this.#running = { name, done };
+    try {
+      return await done;
+    } finally {
+      this.#running = undefined;
     }
   }
 

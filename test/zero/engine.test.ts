@@ -1,7 +1,7 @@
 // The engine's calls in a world of one: their order, what they answer, and what bad input is told.
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { NumericalError, ShapeError, UsageError } from "../../src/errors/errors.ts";
+import { DisposedError, NumericalError, ShapeError, UsageError } from "../../src/errors/errors.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import type { HostBatch } from "../../src/zero/batch.ts";
 import type { Engine } from "../../src/zero/engine.ts";
@@ -50,6 +50,53 @@ describe("forward, backward, step", () => {
     await expect(engine.forward(batch())).rejects.toThrow(/call engine.step\(\)/);
     expect((await engine.step())!.step).toBe(1);
     expect((await trainStep(engine, job, 1)).step).toBe(2);
+  });
+
+  test("calls that overlap are refused: a step updates once", async () => {
+    await using engine = await engineOf({ job });
+    const loss = await engine.forward(batch());
+    await engine.backward(loss);
+    const first = engine.step();
+    await expect(engine.step()).rejects.toThrow(/while engine.step is running; await each call/);
+    await expect(engine.forward(batch())).rejects.toThrow(UsageError);
+    expect((await first)!.step).toBe(1);
+    expect((await trainStep(engine, job, 1)).step).toBe(2);
+  });
+
+  test("only the loss of this engine's last forward goes backward", async () => {
+    await using engine = await engineOf({ job });
+    await using other = await engineOf({ job });
+    const foreign = await other.forward(batch());
+    const loss = await engine.forward(batch());
+    await expect(engine.backward(foreign)).rejects.toThrow(/this engine's last forward/);
+    await engine.backward(loss);
+    expect((await engine.step())!.step).toBe(1);
+  });
+
+  test("an engine is disposed after the call that runs, and then says so", async () => {
+    const engine = await engineOf({ job });
+    await engine.backward(await engine.forward(batch()));
+    const step = engine.step();
+    await engine[Symbol.asyncDispose]();
+    expect((await step)!.step).toBe(1);
+    await engine[Symbol.asyncDispose]();
+    await expect(engine.forward(batch())).rejects.toThrow(DisposedError);
+  });
+
+  test.each([
+    ["no batch", null, /engine.forward/],
+    [
+      "an array of numbers",
+      { inputs: { data: [1, 2], shape: [1, 2] } },
+      /batch.inputs.data: found a Array; wanted an Int32/,
+    ],
+    ["bytes", { inputs: { data: new Uint8Array(2), shape: [1, 2] } }, /found a Uint8Array/],
+    ["a field without data", { inputs: undefined }, /batch.inputs.data: found undefined/],
+    ["no window", { inputs: { data: new Int32Array(0), shape: [0, 16] } }, /wanted positive whole numbers/],
+    ["a shape in fractions", { inputs: { data: new Int32Array(32), shape: [2.5, 12.8] } }, /shape \[2.5,12.8\]/],
+  ])("a batch that is %s is named", async (_what, wrong, message) => {
+    await using engine = await engineOf({ job });
+    await expect(engine.forward(wrong as never)).rejects.toThrow(message);
   });
 
   test("a batch whose data does not fill its shape is named", async () => {
