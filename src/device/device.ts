@@ -82,6 +82,7 @@ export class Device {
   readonly #backend: Backend;
   readonly #arenas: Record<Tier, Arena>;
   readonly #last: Record<QueueName, number> = { compute: 0, collective: 0 };
+  #hasFailed = false;
   readonly #scratchSizes = new Map<string, number>();
 
   constructor(options: DeviceOptions) {
@@ -153,7 +154,18 @@ export class Device {
 
   /** Resolves when `event` has happened; rejects with the error of the op that failed at or before it. */
   async reached(event: Event): Promise<void> {
-    if (event.sequence > 0) await this.#backend.reached(event);
+    if (event.sequence === 0) return;
+    try {
+      await this.#backend.reached(event);
+    } catch (error) {
+      this.#hasFailed = true;
+      throw error;
+    }
+  }
+
+  /** An op failed and somebody who waited was told; whoever waits after that hears the same again. */
+  get hasFailed(): boolean {
+    return this.#hasFailed;
   }
 
   /** Reads `count` elements once everything given to `queue` has happened. `declared` is the answer of a simulated device. */

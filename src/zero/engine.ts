@@ -260,8 +260,11 @@ export class Engine<B extends object> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     await this.#running?.done.catch(() => undefined); // its error is its caller's
+    const isTold = this.device.hasFailed;
     try {
       await this.#quiet();
+    } catch (error) {
+      if (!isTold) throw error; // else it would hide, as a SuppressedError, what `await using` is leaving with
     } finally {
       this.#tape?.dispose();
       this.#units.dispose();

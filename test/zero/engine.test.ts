@@ -99,6 +99,17 @@ describe("forward, backward, step", () => {
     await expect(engine.forward(wrong as never)).rejects.toThrow(message);
   });
 
+  test("leaving with an error shows that error, not one about disposal", async () => {
+    const train = async (): Promise<void> => {
+      await using engine = await engineOf({ job });
+      const { inputs, targets } = batch();
+      const wrong = { data: Int32Array.from(inputs.data, () => 999_999), shape: inputs.shape };
+      await engine.backward(await engine.forward({ inputs: wrong, targets: targets! }));
+      await engine.step();
+    };
+    await expect(train()).rejects.toThrow(/999999/);
+  });
+
   test("a batch whose data does not fill its shape is named", async () => {
     await using engine = await engineOf({ job });
     const { inputs, targets } = batch();
