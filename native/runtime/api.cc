@@ -212,7 +212,7 @@ napi_value destroyGroupCall(napi_env env, CallArgs& a) { destroyGroup(a.integer(
 napi_value controlBytes(napi_env env, CallArgs& a) { return toNumber(env, (double)Group::controlBytes(a.integer(0, "world", 1, maxWorld))); }
 napi_value abortGroup(napi_env env, CallArgs& a) {
   const int control = a.integer(0, "control"), rank = a.integer(1, "rank"), exitCode = a.integer(2, "exitCode", INT_MIN);
-  regionRange(control, 0, Group::controlBytes(1), "abortGroup", "control");
+  regionRange(control, 0, Group::controlBytes(std::max(1, std::min(rank + 1, maxWorld))), "abortGroup", "control");
   Group::abort(*regionOf(control, "abortGroup"), rank, exitCode);
   return undefined(env);
 }

@@ -41,15 +41,20 @@ Group::Group(int rank, int world, RegionPtr control, int ownArena, std::vector<R
     : rank_(rank), world_(world), ownArena_(ownArena), deadlineMs_(deadlineMs), control_(std::move(control)), arenas_(std::move(arenas)) {
   // A group that joins memory which an earlier one of the same ranks used goes on where that one ended.
   for (int c = 0; c < channels; c++) calls_[c] = slot(c, rank_).posted.load();
+  slot(0, rank_).left.store(0);
 }
 
 size_t Group::controlBytes(int world) { return payloadOffset(world) + (size_t)world * maxExchangeBytes; }
 
 void Group::abort(const Region& control, int rank, int exitCode) {
   auto& head = *(ControlHead*)control.base;
-  if (head.aborted.load() == 0) head.exitCode.store(exitCode);
-  uint32_t none = 0;
-  head.aborted.compare_exchange_strong(none, (uint32_t)rank + 1);
+  // A rank that ended well fails only those who still wait for it.
+  if (exitCode == 0) ((Slot*)(control.base + slotsOffset))[rank].left.store(1);
+  else {
+    if (head.aborted.load() == 0) head.exitCode.store(exitCode);
+    uint32_t none = 0;
+    head.aborted.compare_exchange_strong(none, (uint32_t)rank + 1);
+  }
   for (int c = 0; c < channels; c++) ring(((Channel*)(control.base + sizeof(ControlHead)))[c]);
 }
 
@@ -72,11 +77,14 @@ char* Group::peer(int q, uint64_t offset, size_t bytes) const {
 
 void Group::checkEnded(const CallHeader& own, const std::atomic<bool>& stopping) const {
   const ControlHead& head = headOf(*control_);
-  if (const uint32_t aborted = head.aborted.load())
-    failOp("ABORTED", "rank " + std::to_string(aborted - 1) + " ended",
-           "{\"rank\":" + std::to_string(aborted - 1) + ",\"exitCode\":" + std::to_string(head.exitCode.load()) + "," + callText(own) + "}");
+  if (const uint32_t aborted = head.aborted.load()) failEnded(own, (int)aborted - 1, head.exitCode.load());
   if (stopping_.load() || stopping.load())
     throw OpFailure{deviceFailure(std::string(nameOf(own.op)) + ": the group or its queue was closed during the call")};
+}
+
+void Group::failEnded(const CallHeader& own, int rank, int exitCode) const {
+  failOp("ABORTED", "rank " + std::to_string(rank) + " ended",
+         "{\"rank\":" + std::to_string(rank) + ",\"exitCode\":" + std::to_string(exitCode) + "," + callText(own) + "}");
 }
 
 void Group::failTimeout(const CallHeader& own, int64_t waitedMs, const std::string& missing) const {
@@ -108,6 +116,9 @@ void Group::arrive(int c, Counter counter, uint64_t number, const CallHeader& ow
     const uint32_t seen = waiting.bell.load();
     if (all()) return;
     checkEnded(own, stopping);
+    // What a rank posted it posted before it left: so look again after seeing that it has.
+    for (int q = first; q < world_; q++)
+      if (slot(0, q).left.load() && isMissing(q)) failEnded(own, q, 0);
     const auto waitedMs = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
     if (waitedMs >= deadlineMs_) {
       std::string missing;

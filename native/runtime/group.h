@@ -26,6 +26,7 @@ struct CallHeader {
 // One rank's place in a channel. Its first lines are written at every call, the offsets only as far as they are used.
 struct alignas(64) Slot {
   std::atomic<uint64_t> posted, done;  // the last call this rank arrived at, and finished
+  std::atomic<uint32_t> left;          // its process ended without an error: it will arrive nowhere any more (channel 0 only)
   CallHeader header;
   uint64_t offsets[maxSegments];       // of each segment, in the rank's own arena
 };
@@ -69,6 +70,7 @@ class Group {
   using Counter = std::atomic<uint64_t> Slot::*;
   void arrive(int channel, Counter counter, uint64_t number, const CallHeader& own, const std::atomic<bool>& stopping);
   void checkEnded(const CallHeader& own, const std::atomic<bool>& stopping) const;
+  [[noreturn]] void failEnded(const CallHeader& own, int rank, int exitCode) const;
   [[noreturn]] void failTimeout(const CallHeader& own, int64_t waitedMs, const std::string& missing) const;
   void checkAgreement(int channel, const CallHeader& own) const;
 

@@ -1,12 +1,15 @@
 /** Where a run writes to, checked before it begins: nobody trains for an hour and then learns that a folder is read-only. */
 import { once } from "node:events";
-import { constants, createWriteStream, type WriteStream } from "node:fs";
-import { access, stat } from "node:fs/promises";
-import { dirname, resolve } from "node:path";
+import { createWriteStream, type WriteStream } from "node:fs";
+import { mkdtemp, rmdir, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 
-/** Looks and makes nothing: a run that is refused later leaves no empty folder. @throws UsageError */
+/**
+ * Makes a folder where the output will be made, and takes it away again: access rights alone say too much to root, and too
+ * little about file systems that hold no folders. A run that is refused later leaves nothing. @throws UsageError
+ */
 export async function checkOutput(folder: string): Promise<void> {
   const fail = (why: string): never => {
     throw new UsageError(`--output ${folder} cannot be written: ${why}; name a folder that exists or can be made`);
@@ -19,7 +22,8 @@ export async function checkOutput(folder: string): Promise<void> {
       continue;
     }
     if (!found.isDirectory()) fail(`${at} is a file`);
-    await access(at, constants.W_OK | constants.X_OK).catch((error: Error) => fail(error.message));
+    const probe = await mkdtemp(join(at, ".shunya-")).catch((error: Error) => fail(error.message));
+    await rmdir(probe);
     return;
   }
 }

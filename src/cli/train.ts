@@ -65,7 +65,7 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
 }
 
 /** Far beyond any device, and small enough to be written down. */
-const mostTokensOfMicroBatch = 2 ** 28;
+const mostTokensOfMicroBatch = 2 ** 24;
 
 /** @throws UsageError for a micro-batch beyond all devices */
 async function forecastJob(job: TrainJob, opened: OpenedJob, config: ResolvedConfig): Promise<Forecast> {

@@ -22,11 +22,13 @@ const laterOf = (a: readonly Event[], b: readonly Event[]): readonly Event[] => 
 
 export class Arena {
   readonly alignment: number;
+  readonly capacityBytes: number;
   readonly #free: FreeBlock[];
   #highWater = 0;
 
   constructor(capacityBytes: number, alignment: number) {
     this.alignment = alignment;
+    this.capacityBytes = capacityBytes;
     this.#free = [{ offset: 0, bytes: capacityBytes, fences: [] }];
   }
 
@@ -39,14 +41,19 @@ export class Arena {
     return Math.max(1, Math.ceil(bytes / this.alignment)) * this.alignment;
   }
 
-  /** @param bytes a multiple of the alignment */
+  /** Whether a block of `bytes` is free. */
+  hasRoom(bytes: number): boolean {
+    return this.#free.some((block) => block.bytes >= bytes);
+  }
+
+  /** @param bytes a multiple of the alignment, for which there is room */
   take(bytes: number): { offset: number; fences: readonly Event[] } {
     let best = -1;
     for (let i = 0; i < this.#free.length; i++) {
       const size = this.#free[i]!.bytes;
       if (size >= bytes && (best < 0 || size < this.#free[best]!.bytes)) best = i;
     }
-    if (best < 0) throw new InternalError(`the arena has no free block of ${bytes} bytes within its budget`);
+    if (best < 0) throw new InternalError(`the arena has no free block of ${bytes} bytes`);
     const block = this.#free[best]!;
     const { offset, fences } = block;
     if (block.bytes === bytes) this.#free.splice(best, 1);

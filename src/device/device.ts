@@ -5,7 +5,7 @@
  * A device is this class over a backend. The CPU backend runs the native kernels; the simulated one allocates and computes
  * nothing. Ledger, placement, scratch and ordering are here, so the two cannot differ in them.
  */
-import { DisposedError, InternalError } from "../errors/errors.ts";
+import { DisposedError, InternalError, MemoryBudgetError } from "../errors/errors.ts";
 import { Arena } from "./arena.ts";
 import { type DType, dtypeBytes } from "./dtype.ts";
 import { encode, regionsOf, scratchKey } from "./encode.ts";
@@ -113,6 +113,15 @@ export class Device {
   allocate(label: MemoryLabel, bytes: number, queue: QueueName = "compute", tier: Tier = "device"): DeviceBuffer {
     const arena = this.#arenas[tier];
     const size = arena.roundUp(bytes);
+    if (!arena.hasRoom(size)) {
+      const all = arena.capacityBytes;
+      throw new MemoryBudgetError(
+        tier,
+        size,
+        all,
+        `${size} bytes for ${label} do not fit the ${all} bytes of ${tier} memory`,
+      );
+    }
     this.ledger.allocate(tier, label, size);
     const { offset, fences } = arena.take(size);
     for (const fence of fences) this.wait(queue, fence);

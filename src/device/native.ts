@@ -48,7 +48,10 @@ export interface Native {
   exchange(group: number, tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
   /** Operations per second of one thread working in registers alone, for a dtype's code: what benchmarks hold kernels against. */
   measurePeak(dtype: number): number;
-  /** Marks the group of `control` as failed because of `rank`: every wait in it, now and later, ends with code ABORTED. */
+  /**
+   * Says that the process of `rank` ended. With an exit code other than 0 every wait in the group of `control`, now and later,
+   * ends with code ABORTED; with 0 only those that wait for that rank.
+   */
   abortGroup(control: number, rank: number, exitCode: number): void;
 }
 

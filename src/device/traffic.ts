@@ -43,6 +43,22 @@ export class TrafficLedger {
     this.#operations += count;
   }
 
+  /** Enters what came since `before` so many times more (a forecast of micro-batches that are all alike). */
+  repeatSince(before: { readonly traffic: TrafficSnapshot; readonly operations: number }, times: number): void {
+    for (const kind of trafficKinds) {
+      const [now, then] = [this.#entries[kind], before.traffic[kind]];
+      const more = (field: keyof Traffic): number => now[field] + times * (now[field] - then[field]);
+      this.#entries[kind] = {
+        calls: more("calls"),
+        elementsSent: more("elementsSent"),
+        bytesSent: more("bytesSent"),
+        elementsReceived: more("elementsReceived"),
+        bytesReceived: more("bytesReceived"),
+      };
+    }
+    this.#operations += times * (this.#operations - before.operations);
+  }
+
   /** Starts counting again at zero. */
   beginStep(): void {
     for (const kind of trafficKinds) this.#entries[kind] = none;

@@ -96,7 +96,8 @@ export class RankSupervisor {
       // The channel and standard error may still hold this rank's reason, and a grandchild may hold them open for ever.
       const judge = (): void => {
         if (!this.#running.has(process)) return;
-        if (code !== 0) this.#fail(silentFailure(rank, code, signal, process.stderrTail()));
+        if (code === 0) this.#hooks.onLost(rank, 0);
+        else this.#fail(silentFailure(rank, code, signal, process.stderrTail()));
         this.#ended(process);
       };
       child.once("close", judge);

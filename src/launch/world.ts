@@ -5,6 +5,7 @@ import { SharedMemoryTransport } from "../comm/shared-memory.ts";
 import { CpuBackend } from "../device/cpu.ts";
 import { Device } from "../device/device.ts";
 import { loadNative } from "../device/native.ts";
+import { UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "./environment.ts";
 import { joinLaunched } from "./join.ts";
 
@@ -29,8 +30,22 @@ export interface World {
   readonly stopSignal: AbortSignal | undefined;
 }
 
+const mostThreads = 1024;
+
+function checkWorldOptions({ threads = 1, deviceMemoryBytes = 1, deadlineMs = 1 }: WorldOptions): void {
+  const fail = (name: string, found: unknown, wanted: string): never => {
+    throw new UsageError(`${name}: found ${String(found)}; wanted ${wanted}`);
+  };
+  if (!Number.isInteger(threads) || threads < 1 || threads > mostThreads)
+    fail("threads", threads, `a whole number from 1 to ${mostThreads}`);
+  if (!(deviceMemoryBytes > 0 && deviceMemoryBytes <= Number.MAX_SAFE_INTEGER))
+    fail("deviceMemoryBytes", deviceMemoryBytes, "a positive number of bytes");
+  if (!(deadlineMs >= 1 && deadlineMs <= 2 ** 31 - 1)) fail("deadlineMs", deadlineMs, "milliseconds, 1 or more");
+}
+
 /** Joins the world that `shunya launch` or `shunya train` made; a process that nobody launched is a world of one. */
 export function joinWorld(options: WorldOptions = {}): World {
+  checkWorldOptions(options);
   const native = loadNative();
   const launched = joinLaunched();
   const rank = launched?.rank ?? 0;

@@ -35,6 +35,11 @@ export class Parameter implements Weight {
     return elementsOf(this.shape);
   }
 
+  /** Whether an engine holds it. */
+  get isBound(): boolean {
+    return this.#binding !== undefined;
+  }
+
   bind(binding: Binding | undefined): void {
     this.#binding = binding;
   }

@@ -1,7 +1,8 @@
 /** Batches on their way to the device, and losses on their way back. */
 import type { Device, DeviceBuffer } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
-import { DTypeError, ShapeError } from "../errors/errors.ts";
+import type { Span } from "../device/ops.ts";
+import { DTypeError, ShapeError, UsageError } from "../errors/errors.ts";
 import type { Tape } from "../tensor/tape.ts";
 import { elementsOf, type Shape, type Tensor } from "../tensor/tensor.ts";
 
@@ -49,45 +50,59 @@ const describeData = (data: unknown): string =>
 export class Loss {
   readonly tensor: Tensor;
   readonly #read: () => Promise<number>;
+  #value: Promise<number> | undefined;
 
   constructor(tensor: Tensor, read: () => Promise<number>) {
     this.tensor = tensor;
     this.#read = read;
   }
 
-  /** Waits for the value: the mean over this micro-batch's targets. */
+  /**
+   * Waits for the value: the mean over this micro-batch's targets. @throws UsageError when it is first asked for after the next
+   * micro-batch has begun
+   */
   item(): Promise<number> {
-    return this.#read();
+    this.#value ??= this.#read();
+    return this.#value;
   }
 }
 
-/** The losses of a step's micro-batches, kept in a few bytes of the device until the step reads them together. */
+/** The losses of a step: their sum and the last one, in a few bytes of the device. */
 export class LossBook {
   readonly #device: Device;
   readonly #buffer: DeviceBuffer;
-  readonly #count: number;
+  #noted = 0;
 
-  constructor(device: Device, microBatches: number) {
+  constructor(device: Device) {
     this.#device = device;
-    this.#count = microBatches;
-    this.#buffer = device.allocate("other", microBatches * dtypeBytes.f32);
+    this.#buffer = device.allocate("other", 2 * dtypeBytes.f32);
   }
 
-  note(microBatch: number, loss: Tensor): Loss {
-    const slot = this.#buffer.at(microBatch * dtypeBytes.f32);
-    this.#device.issue("compute", "copy", { bytes: dtypeBytes.f32, src: loss.span, dst: slot });
-    const read = async (): Promise<number> =>
-      new Float32Array((await this.#device.read(slot, "f32", 1, new Float32Array(1))).buffer)[0]!;
-    return new Loss(loss, read);
+  /** @param first of its step: the sum begins with it */
+  note(loss: Tensor, first: boolean): Loss {
+    const last = this.#buffer.at(dtypeBytes.f32);
+    const one = { count: 1, x: loss.span, factor: 1 } as const;
+    this.#device.issue("compute", "sum", { ...one, dst: this.#buffer.at(), accumulate: !first });
+    this.#device.issue("compute", "sum", { ...one, dst: last, accumulate: false });
+    const number = ++this.#noted;
+    return new Loss(loss, async () => {
+      if (number !== this.#noted || this.#buffer.freed)
+        throw new UsageError("this loss is gone; call loss.item() before the next engine.forward(batch)");
+      return this.#read(last);
+    });
   }
 
   /** Sum over the step's micro-batches, in order. */
-  async sum(): Promise<number> {
-    const bytes = await this.#device.read(this.#buffer.at(), "f32", this.#count, new Float32Array(this.#count));
-    return new Float32Array(bytes.buffer).reduce((sum, loss) => sum + loss, 0);
+  sum(): Promise<number> {
+    return this.#read(this.#buffer.at());
   }
 
   dispose(): void {
     this.#device.free(this.#buffer);
+  }
+
+  async #read(from: Span): Promise<number> {
+    const bytes = await this.#device.read(from, "f32", 1, new Float32Array(1));
+    return new Float32Array(bytes.buffer)[0]!;
   }
 }

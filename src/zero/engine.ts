@@ -95,7 +95,7 @@ export class Engine<B extends object> {
       this.#settler.takeGradient(flat, parameter),
     );
     this.#norm = new GradientNorm(device, this.#units.flats);
-    this.#losses = new LossBook(device, config.gradientAccumulation);
+    this.#losses = new LossBook(device);
   }
 
   /**
@@ -104,14 +104,17 @@ export class Engine<B extends object> {
    */
   static async create<B extends object>(options: EngineOptions<B>): Promise<Engine<B>> {
     const { device, transport } = options;
+    let model: DescribedModel | undefined;
     try {
-      const model = describeModel(options.model);
+      checkOptions(options);
+      model = describeModel(options.model);
       const engine = new Engine(options, model);
       await initialiseWeights(device, engine.#units.all, model, engine.#seed, options.weights);
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
       await engine.#quiet();
       return engine;
     } catch (error) {
+      for (const parameter of model?.parameters.values() ?? []) parameter.bind(undefined);
       transport.dispose();
       device.dispose();
       throw error;
@@ -149,6 +152,11 @@ export class Engine<B extends object> {
     return record;
   }
 
+  /** @internal For forecasts, which count micro-batches that are all alike instead of running them. */
+  skipMicroBatches(count: number): void {
+    this.#microBatch += count;
+  }
+
   async #forward(batch: HostBatch<B>): Promise<Loss> {
     this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
@@ -170,7 +178,7 @@ export class Engine<B extends object> {
       random: new RandomKeys(this.#seed, this.#attempted, firstSample),
     });
     const loss = await this.#options.model.forward(this.#tape, uploadBatch<B>(this.#tape, batch));
-    this.#loss = this.#losses.note(this.#microBatch, loss);
+    this.#loss = this.#losses.note(loss, this.#microBatch === 0);
     return this.#loss;
   }
 
@@ -339,4 +347,20 @@ export class Engine<B extends object> {
   async #quiet(): Promise<void> {
     for (const queue of ["compute", "collective"] as const) await this.device.reached(this.device.mark(queue));
   }
+}
+
+/** @throws UsageError for what no engine can be made from */
+function checkOptions<B extends object>(options: EngineOptions<B>): void {
+  const { model, seed = 42 } = options;
+  if (typeof (model as Partial<EngineOptions<B>["model"]> | undefined)?.forward !== "function")
+    throw new UsageError(
+      "found a model without forward(tape, batch); wanted a Module whose forward resolves to the loss",
+    );
+  if (!Number.isSafeInteger(seed) || seed < 0)
+    throw new UsageError(`found seed ${seed}; wanted a whole number from 0 to 2^53 - 1`);
+  const taken = model.namedParameters().find(([, parameter]) => parameter.isBound);
+  if (taken)
+    throw new UsageError(
+      `the model's parameter ${taken[0]} belongs to an engine that is still open; dispose that engine first, or make another model`,
+    );
 }

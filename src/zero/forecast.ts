@@ -46,11 +46,27 @@ export async function forecast<B extends object>(options: ForecastOptions<B>): P
   let highest = device.ledger.snapshot().atPeak;
   let report: RankReport | undefined;
   for (let step = 0; step < 2; step++) {
-    for (let a = 0; a < config.gradientAccumulation; a++) await engine.backward(await engine.forward(batch));
+    await forecastMicroBatches(engine, batch);
     report = (await engine.step())!.ranks[0]!;
     if (total(report.memory.atPeak) > total(highest)) highest = report.memory.atPeak;
   }
   return { plan: engine.plan, report: report!, peakBytes: total(highest), atPeak: highest };
+}
+
+/** The first, the second and the last; those between are like the second, and are only counted. */
+async function forecastMicroBatches<B extends object>(engine: Engine<B>, batch: HostBatch<B>): Promise<void> {
+  const count = engine.plan.config.gradientAccumulation;
+  const { traffic } = engine.device;
+  const run = async (): Promise<void> => engine.backward(await engine.forward(batch));
+  await run();
+  if (count === 1) return;
+  const before = { traffic: traffic.snapshot(), operations: traffic.operations };
+  if (count > 2) await run();
+  if (count > 3) {
+    traffic.repeatSince(before, count - 3);
+    engine.skipMicroBatches(count - 3);
+  }
+  await run();
 }
 
 const total = (bytes: Readonly<Record<MemoryKind, number>>): number =>

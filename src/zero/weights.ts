@@ -5,6 +5,7 @@
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
+import { ModelError } from "../errors/errors.ts";
 import type { DescribedModel } from "../nn/describe.ts";
 import { type PieceRange, piecesWithin } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
@@ -59,6 +60,10 @@ async function copyFrom(device: Device, source: WeightSource, target: FlatBuffer
   for (let done = 0; done < range.count; done += pieceElements) {
     const count = Math.min(pieceElements, range.count - done);
     const values = await source.read(range.name, range.first + done, count);
+    if (values.length !== count)
+      throw new ModelError(
+        `the given weights have ${values.length} values of ${range.name} from element ${range.first + done} on; wanted ${count}`,
+      );
     const staging = device.allocate("staging", count * dtypeBytes.f32);
     device.upload(staging.at(), values);
     const dst = target.at(range.offset + done);

@@ -130,6 +130,13 @@ test("ranks that wait in a collective learn of a lost rank at once", async () =>
   expect(told).toEqual([expect.objectContaining(expected), expect.objectContaining(expected)]);
 });
 
+test("a rank that ends early without an error is lost to those who wait for it", async () => {
+  const told: unknown[] = [];
+  const launch = launchRanks({ ...options(3, "leave", "1"), onMessage: (_rank, payload) => told.push(payload) });
+  expect(await launch.outcome).toMatchObject({ exitCode: exitCodes.lostRank });
+  expect(told).toContainEqual(expect.objectContaining({ code: "ABORTED", rank: 1, exitCode: 0 }));
+});
+
 test("an abort signal stops the ranks", async () => {
   const stop = new AbortController();
   const launch = launchRanks({ ...options(2, "stop"), signal: stop.signal, onMessage: () => stop.abort() });

@@ -19,6 +19,13 @@ export interface LanguageBatch {
   readonly targets?: Tensor;
 }
 
+/** 0 to seq - 1, for every sequence of a batch. */
+function placesOf(batch: number, seq: number): Int32Array {
+  const places = new Int32Array(batch * seq);
+  for (let i = 0; i < places.length; i++) places[i] = i % seq;
+  return places;
+}
+
 export class Gpt2Block extends Module {
   readonly ln_1: LayerNorm;
   readonly attn: CausalSelfAttention;
@@ -65,8 +72,11 @@ export class Gpt2 extends Module {
   readonly lm_head?: Embedding;
   readonly config: Gpt2Config;
 
+  /** @throws ShapeError where the width is not a multiple of the heads */
   constructor(config: Gpt2Config) {
     super();
+    if (config.hidden % config.heads !== 0)
+      throw new ShapeError("Gpt2", `a width of ${config.hidden} with ${config.heads} heads`, "a multiple of the heads");
     this.config = config;
     this.transformer = new Gpt2Transformer(config);
     if (!config.tied) this.lm_head = new Embedding(config.vocabularySize, config.hidden, config.initializerRange);
@@ -99,6 +109,8 @@ export class Gpt2 extends Module {
   /** The residual stream after the last block. */
   async #hidden(tape: Tape, inputs: Tensor): Promise<Tensor> {
     const [batch, seq] = inputs.shape as [number, number];
+    if (inputs.shape.length !== 2)
+      throw new ShapeError("Gpt2", `inputs [${inputs.shape.join(", ")}]`, "token ids [batch, seq]");
     const { positions, embeddingDropout } = this.config;
     if (seq > positions)
       throw new ShapeError(
@@ -107,10 +119,7 @@ export class Gpt2 extends Module {
         `at most ${positions}, the model's positions (--seq-length)`,
       );
     let x = await this.segment(tape, [], () => {
-      const places = tape.integers(
-        Int32Array.from({ length: batch * seq }, (_, i) => i % seq),
-        [batch, seq],
-      );
+      const places = tape.integers(placesOf(batch, seq), [batch, seq]);
       const tokens = this.transformer.wte.forward(tape, inputs);
       return dropout(tape, this.transformer.wpe.forward(tape, places, tokens), embeddingDropout, "embd");
     });

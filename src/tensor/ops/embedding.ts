@@ -1,6 +1,6 @@
 /** Rows of a table by index. */
 import { dtypeBytes } from "../../device/dtype.ts";
-import { DTypeError } from "../../errors/errors.ts";
+import { DTypeError, ShapeError } from "../../errors/errors.ts";
 import type { Tape } from "../tape.ts";
 import type { Tensor } from "../tensor.ts";
 import type { Weight } from "../weight.ts";
@@ -13,6 +13,12 @@ export function embedding(tape: Tape, ids: Tensor, table: Weight, onto?: Tensor)
   if (ids.dtype !== "i32") throw new DTypeError(`embedding ${table.name}`, ids.dtype, "i32 indices");
   const [vocabulary, cols] = table.shape as [number, number];
   const rows = ids.elements;
+  if (onto && onto.elements !== rows * cols)
+    throw new ShapeError(
+      `embedding ${table.name}`,
+      `onto [${onto.shape.join(", ")}]`,
+      `${rows} rows of ${cols}, as looked up`,
+    );
   const out = tape.make([...ids.shape, cols], tape.dtype, table.trainable || (onto?.requiresGradient ?? false));
   const { device, dtype } = tape;
   if (onto)

@@ -33,6 +33,7 @@ export function headLoss(tape: Tape, x: Tensor, weight: Weight, targets: Tensor,
       `${targets.elements} ${targets.dtype} targets`,
       `${x.rows} i32 targets, one a row`,
     );
+  if (!(targetCount > 0)) throw new ShapeError("headLoss", `${targetCount} targets that count`, "one at least");
   const { device } = tape;
   const { rows } = x;
   const chunk = headChunkRows(rows, hidden, dtypeBytes[x.dtype]);
