@@ -43,7 +43,7 @@ function trainCommand(): Command {
     .requiredOption("--model <name|dir>", "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder")
     .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
     .option("--config <file>", "a DeepSpeed-style JSON file")
-    .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0, 3))
+    .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
     .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride)
     .option("--ranks <n>", "data-parallel ranks, one process each", parseInteger(1, mostRanks), 1)
     .option("--steps <n>", "optimizer steps (default: one epoch)", parseInteger(1))
