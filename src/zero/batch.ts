@@ -14,9 +14,8 @@ export interface HostTensor {
 /** What a model's batch looks like before it is on the device: the same fields as host arrays. */
 export type HostBatch<B extends object> = { readonly [K in keyof B]: HostTensor };
 
-/** The batch as tensors that live as long as the tape: indices as i32, numbers in the tape's type. */
-export function uploadBatch<B extends object>(tape: Tape, batch: HostBatch<B>): B {
-  const tensors: Record<string, Tensor> = {};
+/** Looks at a whole batch before anything is done with it. @throws ShapeError, DTypeError naming the field */
+export function checkBatch<B extends object>(batch: HostBatch<B>): void {
   if (typeof batch !== "object" || batch === null)
     throw new ShapeError("engine.forward", `a batch that is ${batch}`, "an object of { data, shape }");
   for (const [name, given] of Object.entries<HostTensor>(batch as Record<string, HostTensor>)) {
@@ -28,8 +27,14 @@ export function uploadBatch<B extends object>(tape: Tape, batch: HostBatch<B>): 
         `${data.length} elements`,
         `${elementsOf(shape)}, for shape [${shape.join(", ")}]`,
       );
-    tensors[name] = data instanceof Int32Array ? tape.integers(data, shape) : tape.numbers(data, shape);
   }
+}
+
+/** A checked batch as tensors that live as long as the tape: indices as i32, numbers in the tape's type. */
+export function uploadBatch<B extends object>(tape: Tape, batch: HostBatch<B>): B {
+  const tensors: Record<string, Tensor> = {};
+  for (const [name, { data, shape }] of Object.entries<HostTensor>(batch as Record<string, HostTensor>))
+    tensors[name] = data instanceof Int32Array ? tape.integers(data, shape) : tape.numbers(data, shape);
   return tensors as B;
 }
 

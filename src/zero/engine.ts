@@ -21,7 +21,7 @@ import type { SplitRow } from "../plan/residence.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import { checkBatch, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
 import { GradientNorm } from "./norm.ts";
 import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
@@ -162,6 +162,7 @@ export class Engine<B extends object> {
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
       throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
+    checkBatch(batch);
     if (this.#microBatch === 0) this.#beginStep();
     this.device.ledger.beginPhase("forward");
     this.#units.beginPass("train");

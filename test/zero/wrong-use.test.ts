@@ -87,6 +87,14 @@ test("a forecast takes as long for a billion micro-batches as for four, and coun
   expect(await sentWith(1e9)).toBe(1e9 * (await sentWith(1)));
 });
 
+test("a batch that is refused can be given again, right", async () => {
+  await using engine = await simulated();
+  const short = { data: new Int32Array(15), shape: [1, 16] };
+  await expect(engine.forward({ inputs: ids, targets: short })).rejects.toThrow(/batch.targets: found 15 elements/);
+  await engine.backward(await engine.forward(batch));
+  expect((await engine.step())!.step).toBe(1);
+});
+
 test("widths that heads do not divide, and inputs without a batch, are named", async () => {
   expect(() => new Gpt2({ ...small, heads: 3 })).toThrow(ShapeError);
   await using engine = await simulated();
