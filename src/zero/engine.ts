@@ -218,7 +218,7 @@ export class Engine<B extends object> {
     this.#microBatch = 0;
     this.#attempted++;
     const reports = await exchangeReports(this.group, reportOf(this.device));
-    const record: StepRecord = {
+    return {
       step: this.#attempted,
       loss,
       gradNorm: norm,
@@ -228,7 +228,6 @@ export class Engine<B extends object> {
       seconds: (performance.now() - this.#startedMs) / 1000,
       ranks: reports,
     };
-    return record;
   }
 
   /** Runs `body` without gradients and reads the fp32 values of its result. */
