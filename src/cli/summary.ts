@@ -19,7 +19,7 @@ export function renderOpening(
   return [
     `Model ${job.model}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}, on ${config.worldSize} CPU rank(s) of ${job.threads} thread(s), ZeRO stage ${config.stage}.`,
     `Data: ${formatCount(tokens.count)} tokens, ${formatCount(sampler.windowCount)} windows of ${seqLength}; ${formatCount(steps)} steps of ${config.trainBatch} windows (${config.microBatch} a rank x ${config.gradientAccumulation} x ${config.worldSize} ranks).`,
-    `${optimizer.type}: learning rate ${optimizer.learningRate} (${config.schedule?.type ?? "constant"}), betas ${optimizer.beta1} ${optimizer.beta2}, weight decay ${optimizer.weightDecay}; gradients ${clipping}.`,
+    `${optimizer.type}: learning rate ${optimizer.learningRate} (${config.schedule?.type ?? "constant"}), weight decay ${optimizer.weightDecay}; gradients ${clipping}.`,
     `Device memory of a rank: ${formatBytes(f.peakBytes)} at the peak${job.deviceMemoryBytes === undefined ? "" : `, of a budget of ${formatBytes(job.deviceMemoryBytes)}`}.`,
     "",
     renderSizes(f.plan),

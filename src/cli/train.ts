@@ -122,7 +122,7 @@ function stepPrinter(opened: OpenedJob, log: LineLog | undefined): (record: Step
     const summary = { ...record, tokensPerSecond: tokensPerStep / record.seconds };
     log?.write(renderStepRecord(stepRecord(summary, record.ranks)));
     const last = record.step === steps;
-    const due = terminal.isTerminal || record.step === 1 || last || record.step % config.stepsPerPrint === 0;
+    const due = terminal.isTerminal || record.step === 1 || last || record.step % config.reporting.stepsPerPrint === 0;
     if (!due) return;
     const peakBytes = Math.max(...record.ranks.map((r) => memoryKinds.reduce((sum, k) => sum + r.memory.atPeak[k], 0)));
     const secondsLeft = (seconds / record.step) * (steps - record.step);

@@ -16,7 +16,9 @@ export type ConfigNode =
 
 export interface ConfigMember {
   readonly key: string;
+  /** Where the key stands, from 1; undefined in a configuration that is not a file. */
   readonly line: number | undefined;
+  readonly column: number | undefined;
   readonly value: ConfigNode;
 }
 
@@ -33,7 +35,7 @@ const maxDepth = 64;
 
 /** Reads a configuration file. Throws ConfigError that lists every problem of its syntax. */
 export function parseConfigFile(path: string): ParsedConfig {
-  const fail = (message: string) => new ConfigError(path, [{ path: "(file)", message }]);
+  const fail = (message: string) => new ConfigError(path, [{ path: "(file)", level: "error", message }]);
   let bytes: Buffer;
   try {
     const stat = statSync(path);
@@ -56,7 +58,7 @@ export function parseConfigFile(path: string): ParsedConfig {
 
 /** Parses configuration text; `fileName` is how errors name it. Throws ConfigError with every syntax problem. */
 export function parseConfigText(text: string, fileName: string): ParsedConfig {
-  const fail = (message: string) => new ConfigError(fileName, [{ path: "(file)", message }]);
+  const fail = (message: string) => new ConfigError(fileName, [{ path: "(file)", level: "error", message }]);
   if (text.length > maxCharacters) {
     throw fail(`the text has ${text.length} characters; wanted at most ${maxCharacters}`);
   }
@@ -72,6 +74,7 @@ export function parseConfigText(text: string, fileName: string): ParsedConfig {
   if (root !== undefined && root.kind !== "object" && problems.length === 0) {
     problems.push({
       path: "(file)",
+      level: "error",
       message: `found ${root.kind === "array" ? "a list" : "a bare value"}; wanted { ... }`,
     });
   }
@@ -86,7 +89,7 @@ export function parseConfigObject(value: unknown, fileName = "the config object"
 
 /** A JavaScript value as a node; anything that JSON cannot hold is a ConfigError. */
 export function nodeFromValue(value: unknown, path: string, depth: number, fileName: string): ConfigNode {
-  const fail = (message: string) => new ConfigError(fileName, [{ path: path || "(root)", message }]);
+  const fail = (message: string) => new ConfigError(fileName, [{ path: path || "(root)", level: "error", message }]);
   if (depth > maxDepth) throw fail(`more than ${maxDepth} levels, or an object that holds itself`);
   if (Array.isArray(value)) {
     return { kind: "array", items: value.map((item, i) => nodeFromValue(item, `${path}[${i}]`, depth + 1, fileName)) };
@@ -97,6 +100,7 @@ export function nodeFromValue(value: unknown, path: string, depth: number, fileN
       .map(([key, member]) => ({
         key,
         line: undefined,
+        column: undefined,
         value: nodeFromValue(member, joinPath(path, key), depth + 1, fileName),
       }));
     return { kind: "object", members };
@@ -171,7 +175,12 @@ function syntaxProblems(text: string, errors: readonly ParseError[], lineOf: (of
     const quotes = found?.startsWith("'") ? 'write "double" quotes' : undefined;
     const where = found === undefined ? "" : ` at ${JSON.stringify(found)}`;
     const hint = repair ?? quotes;
-    problems.push({ path: "(syntax)", line, message: `${what}${where}${hint === undefined ? "" : `; ${hint}`}` });
+    problems.push({
+      path: "(syntax)",
+      line,
+      level: "error",
+      message: `${what}${where}${hint === undefined ? "" : `; ${hint}`}`,
+    });
   }
   return problems;
 }
@@ -192,10 +201,15 @@ function convert(node: Node, path: string, lineOf: (offset: number) => number, p
     const memberPath = joinPath(path, key);
     const first = firstLines.get(key);
     if (first !== undefined) {
-      problems.push({ path: memberPath, line, message: `this key is already on line ${first}; keep one of the two` });
+      problems.push({
+        path: memberPath,
+        line,
+        level: "error",
+        message: `this key is already on line ${first}; keep one of the two`,
+      });
     }
     firstLines.set(key, line);
-    members.push({ key, line, value: convert(valueNode, memberPath, lineOf, problems) });
+    members.push({ key, line, column: undefined, value: convert(valueNode, memberPath, lineOf, problems) });
   }
   return { kind: "object", members };
 }

@@ -82,7 +82,7 @@ export class Settings {
   }
 
   #addProblem(path: string, line: number | undefined, message: string): void {
-    this.problems.push(line === undefined ? { path, message } : { path, line, message });
+    this.problems.push({ path, line, level: "error", message });
   }
 
   #addValue(path: string, spec: KeySpec, node: ConfigNode, source: ValueSource, written: string, line?: number): void {

@@ -6,7 +6,7 @@ import { type ConfigNode, nodeFromValue, type ParsedConfig } from "./json.ts";
 import type { UsedPath } from "./keys.ts";
 import { Settings, usedPaths } from "./reader.ts";
 import { resolveSchedule } from "./schedule.ts";
-import type { OptimizerConfig, Precision, ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
+import type { ElementType, OptimizerConfig, Precision, ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
 
 /** A value by dotted path, from `--set path=value` or a flag of its own; text is read as JSON where it is JSON. */
 export type Override = readonly [path: string, value: unknown];
@@ -41,7 +41,11 @@ export function resolveConfig(input: ResolveInput): ConfigResolution {
   for (const [path, value] of overrides) settings.add(overrideNode(path, value, name), "flag", path);
   if (file !== undefined) settings.add(file.root, "file");
   if (!Number.isSafeInteger(worldSize) || worldSize < 1) {
-    settings.problems.push({ path: "ranks", message: `found ${worldSize}; wanted a positive whole number` });
+    settings.problems.push({
+      path: "ranks",
+      level: "error",
+      message: `found ${worldSize}; wanted a positive whole number`,
+    });
     throw new ConfigError(name, settings.problems);
   }
 
@@ -58,17 +62,32 @@ export function resolveConfig(input: ResolveInput): ConfigResolution {
 
   return Object.freeze({
     stage,
+    offloadOptimizer: "none",
+    offloadParam: "none",
     precision,
+    lossScale: undefined,
+    skipsOverflow: precision === "bf16",
     worldSize,
     ...batch,
     gradientClipping: settings.get("gradient_clipping"),
     gradientAccumulationType,
+    gradientReduction: { type: precision, operation: "mean" as const, divideBefore: 1 },
+    parameterGroups: [],
     optimizer: Object.freeze(optimizer),
     schedule: schedule && Object.freeze(schedule),
     sizes: Object.freeze(sizes),
     overlapComm: settings.get("zero_optimization.overlap_comm") ?? stage === 3,
     activationCheckpointing: settings.get("shunya.activation_checkpointing"),
-    stepsPerPrint: settings.get("steps_per_print"),
+    reporting: {
+      stepsPerPrint: settings.get("steps_per_print"),
+      wallClockBreakdown: false,
+      memoryBreakdown: false,
+      dumpState: false,
+      commsLogger: undefined,
+      flopsProfiler: undefined,
+      csvMonitor: undefined,
+      tensorboard: undefined,
+    },
     sources,
     warnings: Object.freeze(settings.warnings),
   });
@@ -120,13 +139,13 @@ function checkCommunicationType(settings: Settings, precision: Precision): void 
   );
 }
 
-function resolveAccumulationType(settings: Settings, precision: Precision): "fp32" | undefined {
+function resolveAccumulationType(settings: Settings, precision: Precision): ElementType {
   const type = settings.get("data_types.grad_accum_dtype");
-  if (type === undefined || type === precision) return undefined;
-  if (type === "fp32") return "fp32";
+  if (type === undefined || type === precision) return precision;
+  if (type === "fp32") return type;
   const wanted = precision === "fp32" ? '"fp32"' : '"bf16" or "fp32"';
   settings.problem("data_types.grad_accum_dtype", `found "${type}"; wanted ${wanted} when training in ${precision}`);
-  return undefined;
+  return precision;
 }
 
 function resolveOptimizer(settings: Settings, hasFile: boolean): OptimizerConfig {

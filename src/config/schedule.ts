@@ -9,6 +9,7 @@ type ParameterPath = Extract<UsedPath, `scheduler.params.${string}`>;
 const warmup = ["warmup_num_steps", "warmup_type"] as const;
 const range = ["warmup_min_lr", "warmup_max_lr"] as const;
 const parametersOf: Readonly<Record<ScheduleType, readonly string[]>> = {
+  OneCycle: [],
   WarmupLR: [...warmup, ...range],
   WarmupDecayLR: [...warmup, ...range, "total_num_steps"],
   WarmupCosineLR: [...warmup, "total_num_steps", "warmup_min_ratio", "cos_min_ratio"],

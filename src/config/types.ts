@@ -1,16 +1,46 @@
 /** The one frozen object that a configuration file, flags and defaults resolve to. Nothing later reads raw input or fills a default. */
 
-export type Precision = "fp32" | "bf16";
+export type ElementType = "fp32" | "bf16" | "fp16";
+/** The element type of parameters, activations and produced gradients. */
+export type Precision = ElementType;
 export type Stage = 0 | 1 | 2 | 3;
+export type OffloadDevice = "none" | "cpu" | "nvme";
 
-export interface OptimizerConfig {
-  readonly type: "Adam" | "AdamW";
+interface OptimizerBase {
   readonly learningRate: number;
-  readonly beta1: number;
-  readonly beta2: number;
-  readonly epsilon: number;
   readonly weightDecay: number;
-  readonly biasCorrection: boolean;
+}
+
+/** Optimizers with DeepSpeed's and PyTorch's names and parameters. */
+export type OptimizerConfig =
+  | (OptimizerBase & {
+      readonly type: "Adam" | "AdamW";
+      readonly beta1: number;
+      readonly beta2: number;
+      readonly epsilon: number;
+      readonly biasCorrection: boolean;
+    })
+  | (OptimizerBase & { readonly type: "Lion"; readonly beta1: number; readonly beta2: number })
+  | (OptimizerBase & {
+      readonly type: "SGD";
+      readonly momentum: number;
+      readonly dampening: number;
+      readonly nesterov: boolean;
+    })
+  | (OptimizerBase & {
+      readonly type: "Adagrad";
+      readonly epsilon: number;
+      readonly learningRateDecay: number;
+      readonly initialAccumulator: number;
+    });
+
+/** Parameters that are updated with numbers of their own (`shunya.parameter_groups`); the first group that matches a name has it. */
+export interface ParameterGroupConfig {
+  /** Patterns of parameter names: `*` stands for any characters, all else for itself. */
+  readonly match: readonly string[];
+  /** Undefined: the optimizer's. */
+  readonly learningRate: number | undefined;
+  readonly weightDecay: number | undefined;
 }
 
 export interface WarmupConfig {
@@ -20,7 +50,12 @@ export interface WarmupConfig {
 
 /** Learning-rate schedules with DeepSpeed's names. */
 export type ScheduleConfig =
-  | (WarmupConfig & { readonly type: "WarmupLR"; readonly minLearningRate: number; readonly maxLearningRate: number })
+  | (WarmupConfig & {
+      readonly type: "WarmupLR";
+      readonly minLearningRate: number;
+      /** Undefined: the learning rate of the optimizer, or of the parameter group. */
+      readonly maxLearningRate: number | undefined;
+    })
   | (WarmupConfig & {
       readonly type: "WarmupDecayLR";
       readonly minLearningRate: number;
@@ -40,7 +75,47 @@ export type ScheduleConfig =
       readonly stepSize: number;
       readonly stepRate: number;
       readonly staircase: boolean;
+    }
+  | {
+      readonly type: "OneCycle";
+      readonly minLearningRate: number;
+      readonly maxLearningRate: number;
+      readonly decayRate: number;
+      readonly firstStepSize: number;
+      readonly secondStepSize: number;
+      /** 0: no stairs. */
+      readonly firstStairCount: number;
+      readonly secondStairCount: number;
+      /** 0: no decay after the cycle. */
+      readonly decayStepSize: number;
+      /** Undefined: the momentum (Adam's and Lion's beta1) does not cycle. */
+      readonly momentum:
+        | { readonly minMomentum: number; readonly maxMomentum: number; readonly decayRate: number }
+        | undefined;
     };
+
+/** What the loss is multiplied by before the backward pass, so that small gradients do not vanish in fp16. */
+export type LossScaleConfig =
+  | { readonly kind: "static"; readonly scale: number }
+  | {
+      readonly kind: "dynamic";
+      readonly initialScale: number;
+      /** Updates without overflow between two doublings. */
+      readonly window: number;
+      /** Overflows before the scale is halved. */
+      readonly hysteresis: number;
+      readonly consecutiveHysteresis: boolean;
+      readonly minScale: number;
+    };
+
+/** How gradients of all ranks become one. */
+export interface GradientReductionConfig {
+  /** Element type of gradients on their way between ranks (`communication_data_type`). */
+  readonly type: ElementType;
+  readonly operation: "mean" | "sum";
+  /** What a rank's gradients are divided by before they are sent; what is left of the mean is divided afterwards. */
+  readonly divideBefore: number;
+}
 
 /** Sizes in elements. Undefined: left out of the file, derived from the model by the plan, which says so. */
 export interface SizesConfig {
@@ -53,26 +128,70 @@ export interface SizesConfig {
   readonly subGroupSize: number | undefined;
 }
 
+/** A metrics folder in a format that other tools read. */
+export interface MonitorConfig {
+  readonly outputPath: string;
+  readonly jobName: string;
+}
+
+export interface FlopsProfilerConfig {
+  /** The step whose profile is shown, from 1. */
+  readonly profileStep: number;
+  /** How many levels of module names are shown; -1: all. */
+  readonly moduleDepth: number;
+  /** How many modules are named as the most expensive. */
+  readonly topModules: number;
+  readonly detailed: boolean;
+  /** Undefined: standard output. */
+  readonly outputFile: string | undefined;
+}
+
+export interface CommsLoggerConfig {
+  /** A line for each collective of a step, not only the summary. */
+  readonly verbose: boolean;
+}
+
+/** What a run reports beside its progress line. Undefined: off. */
+export interface ReportingConfig {
+  /** Undefined: the default of the command. */
+  readonly stepsPerPrint: number;
+  readonly wallClockBreakdown: boolean;
+  readonly memoryBreakdown: boolean;
+  readonly dumpState: boolean;
+  readonly commsLogger: CommsLoggerConfig | undefined;
+  readonly flopsProfiler: FlopsProfilerConfig | undefined;
+  readonly csvMonitor: MonitorConfig | undefined;
+  readonly tensorboard: MonitorConfig | undefined;
+}
+
 /** Where a value came from, by DeepSpeed's dotted path. */
-export type ValueSource = "file" | "flag" | "derived" | "default";
+export type ValueSource = "file" | "flag" | "model" | "derived" | "default";
 
 export interface ResolvedConfig {
   readonly stage: Stage;
+  readonly offloadOptimizer: OffloadDevice;
+  readonly offloadParam: OffloadDevice;
   readonly precision: Precision;
+  /** Undefined: the loss is not scaled. */
+  readonly lossScale: LossScaleConfig | undefined;
+  /** A step whose gradients are not finite is skipped; otherwise it stops the run. */
+  readonly skipsOverflow: boolean;
   readonly worldSize: number;
   readonly trainBatch: number;
   readonly microBatch: number;
   readonly gradientAccumulation: number;
   /** 0: no clipping. */
   readonly gradientClipping: number;
-  /** fp32 keeps gradients between micro-batches in 4 bytes in 16-bit training; undefined: the parameters' own type. */
-  readonly gradientAccumulationType: "fp32" | undefined;
+  /** Element type in which gradients rest between micro-batches. */
+  readonly gradientAccumulationType: ElementType;
+  readonly gradientReduction: GradientReductionConfig;
   readonly optimizer: OptimizerConfig;
+  readonly parameterGroups: readonly ParameterGroupConfig[];
   /** Undefined: the learning rate is constant. */
   readonly schedule: ScheduleConfig | undefined;
   readonly sizes: SizesConfig;
   readonly overlapComm: boolean;
   readonly activationCheckpointing: boolean;
-  readonly stepsPerPrint: number;
+  readonly reporting: ReportingConfig;
   readonly sources: ReadonlyMap<string, ValueSource>;
 }

@@ -36,7 +36,11 @@ export class ShunyaError extends Error {
 /** One problem in a configuration: where, what was found, what is wanted, how to repair it. */
 export interface ConfigProblem {
   readonly path: string;
-  readonly line?: number;
+  /** From 1; unknown for values that do not come from a file. */
+  readonly line?: number | undefined;
+  readonly column?: number | undefined;
+  /** An error keeps the configuration from being used; a warning does not. */
+  readonly level: "error" | "warning";
   readonly message: string;
 }
 

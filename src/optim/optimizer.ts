@@ -2,11 +2,13 @@
  * Optimizers over flat ranges: a rule is which fp32 states an element has and one fused op that updates a range. What a range
  * belongs to (a tensor, a shard, the whole model) is not known here.
  */
+import type { OptimizerConfig } from "../config/types.ts";
 import type { Device } from "../device/device.ts";
 import type { DType } from "../device/dtype.ts";
 import type { OptimizerPart } from "../device/ledger.ts";
 import type { Span } from "../device/ops.ts";
 import type { QueueName } from "../device/queue.ts";
+import { UsageError } from "../errors/errors.ts";
 
 export interface AdamSettings {
   readonly beta1: number;
@@ -40,10 +42,21 @@ export interface UpdateStep {
   readonly gradientScale: number;
 }
 
-export const adamStates: readonly OptimizerPart[] = ["firstMoment", "secondMoment"];
+/** A rule: its fp32 states per element (the K of the plan is 4 bytes each, and 4 for the master), and the op that updates a range. */
+export interface Optimizer {
+  readonly states: readonly OptimizerPart[];
+  issue(device: Device, queue: QueueName, range: UpdateRange, step: UpdateStep): void;
+}
+
+export function createOptimizer(config: OptimizerConfig): Optimizer {
+  const { type, learningRate: _, ...settings } = config;
+  if (type !== "Adam" && type !== "AdamW") throw new UsageError(`optimizer ${type} is not in this version`);
+  return new Adam({ ...(settings as Omit<AdamSettings, "decoupled">), decoupled: type === "AdamW" });
+}
 
 /** Adam (Kingma and Ba 2015) and AdamW, with PyTorch's order of operations. */
-export class Adam {
+export class Adam implements Optimizer {
+  readonly states = ["firstMoment", "secondMoment"] as const;
   readonly #settings: AdamSettings;
 
   constructor(settings: AdamSettings) {

@@ -3,6 +3,7 @@
  * skipped: so the first update uses what the schedule gives before any step, and update u + 1 what it gives at iteration u - 1.
  */
 import type { ScheduleConfig, WarmupConfig } from "../config/types.ts";
+import { UsageError } from "../errors/errors.ts";
 
 /** @param update the number of the update, from 1 @param baseLearningRate the optimizer's own */
 export function learningRateOf(schedule: ScheduleConfig | undefined, baseLearningRate: number, update: number): number {
@@ -10,7 +11,11 @@ export function learningRateOf(schedule: ScheduleConfig | undefined, baseLearnin
   const iteration = update - 2;
   switch (schedule.type) {
     case "WarmupLR":
-      return between(schedule.minLearningRate, schedule.maxLearningRate, warmup(schedule, iteration) ?? 1);
+      return between(
+        schedule.minLearningRate,
+        schedule.maxLearningRate ?? baseLearningRate,
+        warmup(schedule, iteration) ?? 1,
+      );
     case "WarmupDecayLR": {
       const share = warmup(schedule, iteration) ?? decay(schedule.totalSteps, warmupSteps(schedule), iteration);
       return between(schedule.minLearningRate, schedule.maxLearningRate, share);
@@ -21,6 +26,8 @@ export function learningRateOf(schedule: ScheduleConfig | undefined, baseLearnin
       const cycles = (iteration + 1) / schedule.stepSize;
       return schedule.minLearningRate * (1 + schedule.stepRate * (schedule.staircase ? Math.floor(cycles) : cycles));
     }
+    case "OneCycle":
+      throw new UsageError("scheduler OneCycle is not in this version");
     default:
       return schedule satisfies never;
   }

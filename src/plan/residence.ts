@@ -2,7 +2,7 @@
  * The table that everything follows from: where each kind of model state lives, by ZeRO stage (Rajbhandari et al., SC20,
  * section 5). A stage is a row; a tier will be a column. No code outside the plan asks which stage it is.
  */
-import type { ResolvedConfig, Stage } from "../config/types.ts";
+import type { ElementType, ResolvedConfig, Stage } from "../config/types.ts";
 import type { DType } from "../device/dtype.ts";
 import type { Tier } from "../device/ledger.ts";
 
@@ -34,16 +34,14 @@ export const stageRows: Readonly<Record<Stage, SplitRow>> = {
   3: { optimizer: "shard", gradients: "shard", parameters: "shard" },
 };
 
-export const parameterType = (config: Pick<ResolvedConfig, "precision">): DType =>
-  config.precision === "fp32" ? "f32" : "bf16";
+/** The device's name of a configured element type. */
+export const elementDType: Readonly<Record<ElementType, DType>> = { fp32: "f32", bf16: "bf16", fp16: "f16" };
 
 /** @param row of the table; the configuration's stage unless given */
 export function residencesOf(config: ResolvedConfig, row: SplitRow = stageRows[config.stage]): Residences {
-  const dtype = parameterType(config);
-  const gradientType = config.gradientAccumulationType === "fp32" ? "f32" : dtype;
   return {
     optimizer: { split: row.optimizer, tier: "device", dtype: "f32" },
-    gradients: { split: row.gradients, tier: "device", dtype: gradientType },
-    parameters: { split: row.parameters, tier: "device", dtype },
+    gradients: { split: row.gradients, tier: "device", dtype: elementDType[config.gradientAccumulationType] },
+    parameters: { split: row.parameters, tier: "device", dtype: elementDType[config.precision] },
   };
 }

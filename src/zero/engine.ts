@@ -14,8 +14,7 @@ import type { Device } from "../device/device.ts";
 import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import type { Module } from "../nn/module.ts";
-import { Adam, adamStates } from "../optim/optimizer.ts";
-import { learningRateOf } from "../optim/schedules.ts";
+import { createOptimizer } from "../optim/optimizer.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import { RandomKeys } from "../tensor/random.ts";
@@ -88,10 +87,9 @@ export class Engine<B extends object> {
     });
     this.group = new ProcessGroup(device, transport);
     this.#settler = new GradientSettler(device, this.group, this.plan);
-    const { type, learningRate: _, ...settings } = config.optimizer;
-    const optimizer = new Adam({ ...settings, decoupled: type === "AdamW" });
-    this.#step = new OptimizerStep(device, this.group, this.plan, optimizer);
-    this.#units = new Units(device, this.group, this.plan, model, adamStates, (flat, parameter) =>
+    this.#step = new OptimizerStep(device, this.group, this.plan);
+    const { states } = createOptimizer(config.optimizer);
+    this.#units = new Units(device, this.group, this.plan, model, states, (flat, parameter) =>
       this.#settler.takeGradient(flat, parameter),
     );
     this.#norm = new GradientNorm(device, this.#units.flats);
@@ -213,8 +211,7 @@ export class Engine<B extends object> {
     const clip = config.gradientClipping;
     const gradientScale = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
     const update = ++this.#updates;
-    const learningRate = learningRateOf(config.schedule, config.optimizer.learningRate, update);
-    this.#step.run(this.#units.all, { update, learningRate, gradientScale });
+    this.#step.run(this.#units.all, update, gradientScale);
     this.#microBatch = 0;
     this.#attempted++;
     const reports = await exchangeReports(this.group, reportOf(this.device));
@@ -222,7 +219,7 @@ export class Engine<B extends object> {
       step: this.#attempted,
       loss,
       gradNorm: norm,
-      learningRate,
+      learningRate: this.#step.learningRateAt(update),
       lossScale: 1,
       skipped: false,
       seconds: (performance.now() - this.#startedMs) / 1000,

@@ -4,7 +4,8 @@
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import type { Adam, UpdateStep } from "../optim/optimizer.ts";
+import { createOptimizer, type Optimizer, type UpdateStep } from "../optim/optimizer.ts";
+import { learningRateOf } from "../optim/schedules.ts";
 import type { Plan } from "../plan/plan.ts";
 import { type CollectivePart, type FlatState, segmentCalls } from "./flat.ts";
 import type { UnitState } from "./unit.ts";
@@ -13,16 +14,24 @@ export class OptimizerStep {
   readonly #device: Device;
   readonly #group: ProcessGroup;
   readonly #plan: Plan;
-  readonly #optimizer: Adam;
+  readonly #optimizer: Optimizer;
 
-  constructor(device: Device, group: ProcessGroup, plan: Plan, optimizer: Adam) {
+  constructor(device: Device, group: ProcessGroup, plan: Plan) {
     this.#device = device;
     this.#group = group;
     this.#plan = plan;
-    this.#optimizer = optimizer;
+    this.#optimizer = createOptimizer(plan.config.optimizer);
   }
 
-  run(units: readonly UnitState[], step: UpdateStep): void {
+  /** The learning rate of an update (from 1) for parameters that belong to no group. */
+  learningRateAt(update: number): number {
+    const { schedule, optimizer } = this.#plan.config;
+    return learningRateOf(schedule, optimizer.learningRate, update);
+  }
+
+  /** @param update number of the update, from 1 @param gradientScale clipping and the inverse loss scale in one */
+  run(units: readonly UnitState[], update: number, gradientScale: number): void {
+    const step = { update, gradientScale, learningRate: this.learningRateAt(update) };
     for (const unit of units) {
       for (const state of unit.trainable) this.#update(state, step);
       this.#publish(unit);
