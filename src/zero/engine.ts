@@ -26,7 +26,7 @@ import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
 import { OptimizerStep } from "./step.ts";
 import { type UnitState, Units } from "./unit.ts";
-import { gatherPersistent, initialiseWeights, readWeights, type WeightSource } from "./weights.ts";
+import { gatherPersistent, initialiseWeights, readWeights, type WeightSource, weightsOnly } from "./weights.ts";
 
 export interface EngineOptions<B extends object> {
   /** Its forward makes one number, the loss, from a batch on the device. */
@@ -107,7 +107,8 @@ export class Engine<B extends object> {
       checkOptions(options);
       model = describeModel(options.model);
       const engine = new Engine(options, model);
-      await initialiseWeights(device, engine.#units.all, model, engine.#seed, options.weights);
+      const states = options.weights && weightsOnly(options.weights);
+      await initialiseWeights(device, engine.#units.all, model, engine.#seed, states);
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
       await engine.#quiet();
       return engine;

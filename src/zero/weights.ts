@@ -1,16 +1,17 @@
 /**
- * First values of the parameters a rank holds, and reading them back. Values are a function of (seed, tensor name, element),
- * or come from a file, so they are the same for every world and stage; a rank fills only its own ranges, in pieces.
+ * First values of the states a rank holds, and reading the weights back. Values are a function of (seed, tensor name, element),
+ * or come from a file, so they are the same for every world and stage; a rank fills only its own ranges, in pieces. 16-bit
+ * parameters are rounded from the same fp32 values as their master.
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
-import { ModelError } from "../errors/errors.ts";
 import type { DescribedModel } from "../nn/describe.ts";
 import { type PieceRange, piecesWithin } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import { randomKey } from "../tensor/random.ts";
 import { type CollectivePart, type FlatBuffer, type FlatState, segmentCalls } from "./flat.ts";
+import { pieceElements, type StateKind, type StateSource, writeRange } from "./state.ts";
 import type { UnitState } from "./unit.ts";
 
 /** Where given weights come from, by tensor name and element. */
@@ -20,27 +21,35 @@ export interface WeightSource {
   read(name: string, first: number, count: number): Promise<Float32Array>;
 }
 
-/** Elements that pass through the host at once. */
-const pieceElements = 1 << 20;
+/** Initial weights by name; the rest of a step's state is not given. */
+export function weightsOnly(weights: WeightSource): StateSource {
+  return {
+    has: (name, kind) => kind === "master" && weights.has(name),
+    read: (name, _kind, first, count) => weights.read(name, first, count),
+  };
+}
 
-/** Fills everything that `units` hold; the rest of a step's state (moments, gradients) starts at zero. */
+/** Fills everything that `units` hold from `source`; weights that it lacks are drawn, moments and gradients start at zero. */
 export async function initialiseWeights(
   device: Device,
   units: readonly UnitState[],
   model: DescribedModel,
   seed: number,
-  source: WeightSource | undefined,
+  source: StateSource | undefined,
 ): Promise<void> {
+  const fill = async (kind: StateKind, target: FlatBuffer, range: PieceRange): Promise<void> => {
+    if (source?.has(range.name, kind)) await writeRange(device, target, { ...range, kind }, source);
+    else if (kind === "master") draw(device, model, seed, target, range);
+  };
   for (const state of units.flatMap((u) => u.flats)) {
-    state.parameters.zero();
-    if (state.master && state.master !== state.parameters) state.master.zero();
-    for (const moment of state.moments.values()) moment.zero();
+    const targets = new Map<FlatBuffer, StateKind>([[state.parameters, "master"]]);
+    if (state.master) targets.set(state.master, "master");
+    for (const [kind, moment] of state.moments) targets.set(moment, kind);
+    for (const [target, kind] of targets) {
+      target.zero();
+      for (const range of piecesWithin(state.layout, target.start, target.end)) await fill(kind, target, range);
+    }
     state.gradients?.zero();
-    const targets = new Set([state.parameters, ...(state.master ? [state.master] : [])]);
-    for (const target of targets)
-      for (const range of piecesWithin(state.layout, target.start, target.end))
-        if (source?.has(range.name)) await copyFrom(device, source, target, range);
-        else draw(device, model, seed, target, range);
     state.ready = device.mark("compute");
   }
 }
@@ -53,24 +62,6 @@ function draw(device: Device, model: DescribedModel, seed: number, target: FlatB
     const { mean, std } = initialiser;
     const key = randomKey("weights", seed, range.name);
     device.issue("compute", "initNormal", { ...to, key, firstElement: range.first, mean, std });
-  }
-}
-
-async function copyFrom(device: Device, source: WeightSource, target: FlatBuffer, range: PieceRange): Promise<void> {
-  for (let done = 0; done < range.count; done += pieceElements) {
-    const count = Math.min(pieceElements, range.count - done);
-    const values = await source.read(range.name, range.first + done, count);
-    if (values.length !== count)
-      throw new ModelError(
-        `the given weights have ${values.length} values of ${range.name} from element ${range.first + done} on; wanted ${count}`,
-      );
-    const staging = device.allocate("staging", count * dtypeBytes.f32);
-    device.upload(staging.at(), values);
-    const dst = target.at(range.offset + done);
-    device.issue("compute", "cast", { count, srcType: "f32", dstType: target.dtype, src: staging.at(), dst });
-    device.free(staging);
-    // A source may be faster than the device: without waiting, its pieces would pile up on their way.
-    await device.reached(device.mark("compute"));
   }
 }
 
@@ -102,13 +93,13 @@ export async function* readWeights(
       for (const piece of state.layout.pieces)
         for (let done = 0; done < piece.elements; done += pieceElements) {
           const count = Math.min(pieceElements, piece.elements - done);
-          const values = await readRange(device, group, state, piece.offset + done, count);
+          const values = await gatherRange(device, group, state, piece.offset + done, count);
           yield { name: piece.name, first: done, values };
         }
 }
 
 /** fp32 values of elements [start, start + count) of a flat buffer, whoever holds them. */
-async function readRange(
+async function gatherRange(
   device: Device,
   group: ProcessGroup,
   state: FlatState,

@@ -1,0 +1,114 @@
+/**
+ * What a rank must keep so that training can go on: its own range of every flat buffer, by (tensor name, kind, element). The
+ * division by owners is the same at every stage, also where all ranks hold everything: each element is kept once. 16-bit copies
+ * of trainable parameters are not kept: rounding the master makes the same bits again.
+ */
+import type { Device } from "../device/device.ts";
+import { dtypeBytes } from "../device/dtype.ts";
+import { type OptimizerPart, optimizerParts } from "../device/ledger.ts";
+import { ModelError } from "../errors/errors.ts";
+import { piecesWithin } from "../plan/layout.ts";
+import type { FlatBuffer, FlatState } from "./flat.ts";
+import type { EngineProgress } from "./progress.ts";
+
+/** `master` holds the weights of every tensor: fp32 master weights, or the parameters where these are all there is. */
+export type StateKind = OptimizerPart;
+export const stateKinds: readonly StateKind[] = optimizerParts;
+
+/** Where states come from, by tensor name, kind and element: a model file (weights only) or a checkpoint. */
+export interface StateSource {
+  has(name: string, kind: StateKind): boolean;
+  /** fp32 values of elements [first, first + count) of a tensor. */
+  read(name: string, kind: StateKind, first: number, count: number): Promise<Float32Array>;
+}
+
+/** What a run that was saved goes on from. `states` has every kind of every tensor. */
+export interface ResumePoint {
+  readonly progress: EngineProgress;
+  readonly states: StateSource;
+}
+
+/** A part of a tensor's state that this rank owns. */
+export interface StateRange {
+  readonly name: string;
+  readonly kind: StateKind;
+  /** First element, counted within the tensor. */
+  readonly first: number;
+  readonly count: number;
+  readonly buffer: FlatBuffer;
+  /** The same first element, counted within the flat buffer. */
+  readonly offset: number;
+}
+
+/** What is saved, as an engine hands it out while nothing else runs. */
+export interface StateReader {
+  /** In plan order; together the ranks' lists hold every element of every kind once. */
+  readonly ranges: readonly StateRange[];
+  /** fp32 values of elements [first, first + count), counted within the range. */
+  read(range: StateRange, first: number, count: number): Promise<Float32Array>;
+}
+
+/** Elements that pass through the host at once. */
+export const pieceElements = 1 << 20;
+
+export function stateReader(device: Device, flats: readonly FlatState[]): StateReader {
+  for (const flat of flats) device.wait("compute", flat.ready);
+  return {
+    ranges: flats.flatMap(stateRanges),
+    read: (range, first, count) => readRange(device, range.buffer, range.offset + first, count),
+  };
+}
+
+/** What this rank owns of a flat buffer. */
+export function stateRanges(flat: FlatState): StateRange[] {
+  const buffers: [StateKind, FlatBuffer][] = [["master", flat.master ?? flat.parameters], ...flat.moments];
+  const pieces = piecesWithin(flat.layout, flat.own.start, flat.own.end);
+  return pieces.flatMap((piece) => buffers.map(([kind, buffer]) => ({ ...piece, kind, buffer })));
+}
+
+/** fp32 values of [offset, offset + count), counted within the flat buffer, once the compute queue has done what it was given. */
+export async function readRange(
+  device: Device,
+  from: FlatBuffer,
+  offset: number,
+  count: number,
+): Promise<Float32Array<ArrayBuffer>> {
+  const declared = new Float32Array(count);
+  if (from.dtype === "f32") return floats(await device.read(from.at(offset), "f32", count, declared));
+  const staging = device.allocate("staging", count * dtypeBytes.f32);
+  const src = from.at(offset);
+  device.issue("compute", "cast", { count, srcType: from.dtype, dstType: "f32", src, dst: staging.at() });
+  const bytes = await device.read(staging.at(), "f32", count, declared);
+  device.free(staging);
+  return floats(bytes);
+}
+
+const floats = (bytes: Uint8Array): Float32Array<ArrayBuffer> => new Float32Array(bytes.buffer as ArrayBuffer);
+
+/** Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces. */
+export async function writeRange(
+  device: Device,
+  to: FlatBuffer,
+  range: Pick<StateRange, "name" | "kind" | "first" | "count" | "offset">,
+  source: StateSource,
+): Promise<void> {
+  const { name, kind } = range;
+  for (let done = 0; done < range.count; done += pieceElements) {
+    const count = Math.min(pieceElements, range.count - done);
+    const values = await source.read(name, kind, range.first + done, count);
+    if (values.length !== count)
+      throw new ModelError(
+        `the given weights have ${values.length} values of ${name} from element ${range.first + done} on; wanted ${count}`,
+      );
+    const dst = to.at(range.offset + done);
+    if (to.dtype === "f32") device.upload(dst, values);
+    else {
+      const staging = device.allocate("staging", count * dtypeBytes.f32);
+      device.upload(staging.at(), values);
+      device.issue("compute", "cast", { count, srcType: "f32", dstType: to.dtype, src: staging.at(), dst });
+      device.free(staging);
+    }
+    // A source may be faster than the device: without waiting, its pieces would pile up on their way.
+    await device.reached(device.mark("compute"));
+  }
+}
