@@ -20,8 +20,9 @@ const rooms = [
   "zero",
   "data",
   "checkpoint",
-  "launch",
   "report",
+  "monitor",
+  "launch",
   "cli",
 ] as const;
 type Room = (typeof rooms)[number];

@@ -1,6 +1,6 @@
 /** Where a rank's device memory goes: what the plan expected beside what the ledger measured. */
-import { type MemoryKind, type MemorySnapshot, memoryKinds } from "../device/ledger.ts";
-import { formatCount } from "./numbers.ts";
+import { type MemoryKind, type MemorySnapshot, memoryKinds, tiers } from "../device/ledger.ts";
+import { formatBytes, formatCount } from "./numbers.ts";
 import { groupRanks } from "./rank-groups.ts";
 import { renderTable, type Table } from "./table.ts";
 import type { RankMemory } from "./types.ts";
@@ -37,4 +37,29 @@ export function memoryTable({ formula, forecast, measured }: RankMemory): Table 
 /** The most device bytes that were held at once in the step. */
 export function peakBytes(memory: MemorySnapshot): number {
   return Math.max(...Object.values(memory.peakByPhase));
+}
+
+/** `memory_breakdown`: what each rank holds by kind now, and the most of each kind since the step began, in every tier. */
+export function renderMemoryBreakdown(step: number, ranks: readonly MemorySnapshot[]): string {
+  return groupRanks(ranks)
+    .map(({ title, value }) => `Memory of ${title}, after step ${step}:\n${renderTable(breakdownTable(value))}`)
+    .join("\n\n");
+}
+
+function breakdownTable(memory: MemorySnapshot): Table {
+  const rows = tiers.flatMap((tier) =>
+    memoryKinds
+      .filter((kind) => memory[tier][kind].peak > 0)
+      .map((kind) => [tier, kind, formatBytes(memory[tier][kind].current), formatBytes(memory[tier][kind].peak)]),
+  );
+  const atRest = memoryKinds.reduce((sum, kind) => sum + memory.device[kind].current, 0);
+  return {
+    columns: [
+      { header: "tier", align: "left" },
+      { header: "kind", align: "left" },
+      { header: "at rest", align: "right" },
+      { header: "peak", align: "right" },
+    ],
+    rows: [...rows, ["device", "total", formatBytes(atRest), formatBytes(peakBytes(memory))]],
+  };
 }

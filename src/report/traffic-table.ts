@@ -10,7 +10,7 @@ import type { RankTraffic } from "./types.ts";
 const collectives: readonly TrafficKind[] = ["reduceScatter", "allGather", "broadcast", "control"];
 const copies: readonly TrafficKind[] = ["down", "up", "diskRead", "diskWrite"];
 
-const titles: Readonly<Record<TrafficKind, string>> = {
+export const trafficTitles: Readonly<Record<TrafficKind, string>> = {
   reduceScatter: "reduce-scatter",
   allGather: "all-gather",
   broadcast: "broadcast",
@@ -33,7 +33,7 @@ export function renderTrafficTables(ranks: readonly RankTraffic[]): string {
 }
 
 function termLine({ collective, name, elements }: TrafficTerm): string {
-  return `  ${titles[collective]}: ${name}: ${formatCount(elements)}`;
+  return `  ${trafficTitles[collective]}: ${name}: ${formatCount(elements)}`;
 }
 
 export function trafficTable(traffic: RankTraffic): Table {
@@ -51,7 +51,7 @@ export function trafficTable(traffic: RankTraffic): Table {
       { header: "received, measured", align: "right" },
       { header: "bytes sent", align: "right" },
     ],
-    rows: [...rows.map(([kind, figures]) => [titles[kind], ...figures.map(formatCount)]), totalRow()],
+    rows: [...rows.map(([kind, figures]) => [trafficTitles[kind], ...figures.map(formatCount)]), totalRow()],
   };
 
   function totalRow(): string[] {
