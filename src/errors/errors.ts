@@ -13,6 +13,7 @@ export type ErrorCode =
   | "RANK_LOST"
   | "DATA"
   | "MODEL"
+  | "CHECKPOINT"
   | "DISPOSED"
   | "NOT_GATHERED"
   | "NUMERICAL"
@@ -72,6 +73,13 @@ export class DataError extends ShunyaError {
 export class ModelError extends ShunyaError {
   constructor(message: string, options?: ErrorOptions) {
     super("MODEL", message, options);
+  }
+}
+
+/** A checkpoint that cannot be written, or that cannot be gone on from; names the folder and the file in it. */
+export class CheckpointError extends ShunyaError {
+  constructor(message: string, options?: ErrorOptions) {
+    super("CHECKPOINT", message, options);
   }
 }
 

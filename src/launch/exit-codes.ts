@@ -19,6 +19,7 @@ const byErrorCode: Readonly<Record<ErrorCode, number>> = {
   USAGE: exitCodes.user,
   DATA: exitCodes.user,
   MODEL: exitCodes.user,
+  CHECKPOINT: exitCodes.user,
   SHAPE: exitCodes.user,
   DTYPE: exitCodes.user,
   DISPOSED: exitCodes.user,
