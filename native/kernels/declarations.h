@@ -51,6 +51,9 @@ void dropout(int64_t count, DType, const void* x, void* out, float probability, 
 void initNormal(int64_t count, DType, void* dst, uint64_t key, int64_t firstElement, float mean, float std, Pool&);
 
 void adam(const AdamArgs&, Pool&);
+void lion(const LionArgs&, Pool&);
+void sgd(const SgdArgs&, Pool&);
+void adagrad(const AdagradArgs&, Pool&);
 size_t squareSumScratch(int64_t count, int64_t block);
 void squareSum(int64_t count, DType, const void* x, int64_t block, SquareSum* out, Pool&, void* scratch);
 

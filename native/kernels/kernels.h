@@ -54,13 +54,22 @@ struct AttentionBackwardArgs {
   const void* dOut; int64_t dOutStride; void *dq, *dk, *dv; int64_t dqStride, dkvStride;
 };
 
-struct AdamArgs {
-  int64_t count; float *master, *m, *v;       // fp32; in fp32 training `master` is the parameter itself
+// What an optimizer rule's update of a range of elements reads and writes beside its own states, which are fp32.
+struct UpdateArgs {
+  int64_t count; float* master;               // fp32; in fp32 training `master` is the parameter itself
   const void* gradient; DType gradientType;
   void* parameter; DType parameterType;       // 16-bit copy written with one rounding, or null
-  // fp64, as 1 - beta2 taken in fp32 would be off by 1e-5.
-  double learningRate, beta1, beta2, epsilon, weightDecay, correction1, correction2, gradientScale; bool decoupled;
+  // fp64, here and in the rules, as 1 - beta2 taken in fp32 would be off by 1e-5.
+  double gradientScale, learningRate, weightDecay;
 };
+// decoupled: AdamW; else decay is added to the gradient (L2).
+struct AdamArgs : UpdateArgs { float *m, *v; double beta1, beta2, epsilon, correction1, correction2; bool decoupled; };
+// Decay is decoupled. beta1 makes the direction, beta2 the moment that is kept.
+struct LionArgs : UpdateArgs { float* m; double beta1, beta2; };
+// m null: no momentum. The moment becomes momentum * m + gradientShare * gradient. Decay is added to the gradient.
+struct SgdArgs : UpdateArgs { float* m; double momentum, gradientShare; bool nesterov; };
+// `sum` counts squares from zero; initialSum is added to it where it is used. Decay is added to the gradient.
+struct AdagradArgs : UpdateArgs { float* sum; double epsilon, initialSum; };
 
 struct SquareSum { double sum; double nonFinite; };  // nonFinite: how many elements were inf or nan
 
@@ -120,7 +129,11 @@ struct Kernels {
   // dst[i] = mean + std * normal(key, firstElement + i): the value depends on (key, index) alone.
   void (*initNormal)(int64_t count, DType, void* dst, uint64_t key, int64_t firstElement, float mean, float std, Pool&);
 
-  void (*adam)(const AdamArgs&, Pool&);  // decoupled: AdamW; else decay is added to the gradient (L2). PyTorch's order of operations.
+  // Optimizer rules (optimizer.cc); PyTorch's order of operations where PyTorch has the rule.
+  void (*adam)(const AdamArgs&, Pool&);
+  void (*lion)(const LionArgs&, Pool&);
+  void (*sgd)(const SgdArgs&, Pool&);
+  void (*adagrad)(const AdagradArgs&, Pool&);
   // Sum of squares over blocks of `block` elements (fp64 partial per block, blocks added in order) and a non-finite count.
   // Scratch: one SquareSum per block.
   size_t (*squareSumScratch)(int64_t count, int64_t block);

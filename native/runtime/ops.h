@@ -57,8 +57,12 @@ PreparedOp prepareMultiply(ArgReader&, int);
 PreparedOp prepareColumnSum(ArgReader&, int);
 PreparedOp prepareSum(ArgReader&, int);
 PreparedOp prepareDropout(ArgReader&, int);
-PreparedOp prepareAdam(ArgReader&, int);
 PreparedOp prepareSquareSum(ArgReader&, int);
 PreparedOp prepareAccumulate(ArgReader&, int);
+// ops_optimizer.cc
+PreparedOp prepareAdam(ArgReader&, int);
+PreparedOp prepareLion(ArgReader&, int);
+PreparedOp prepareSgd(ArgReader&, int);
+PreparedOp prepareAdagrad(ArgReader&, int);
 
 }  // namespace shunya

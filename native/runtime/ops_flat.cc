@@ -93,25 +93,6 @@ PreparedOp prepareDropout(ArgReader& a, int) {
   return {[=](OpContext& on, void*) { kernels().dropout(n, t, x, out, p, key, first, on.pool); }};
 }
 
-PreparedOp prepareAdam(ArgReader& a, int) {
-  AdamArgs k{};
-  k.count = a.size("count");
-  const auto master = a.span("master"), m = a.span("firstMoment"), v = a.span("secondMoment");
-  k.gradientType = a.dtype("gradientType");
-  const auto gradient = a.span("gradient");
-  k.parameterType = a.dtype("parameterType");
-  const auto parameter = a.span("parameter");
-  k.learningRate = a.real("learningRate"); k.beta1 = a.real("beta1"); k.beta2 = a.real("beta2"); k.epsilon = a.real("epsilon");
-  k.weightDecay = a.real("weightDecay"); k.correction1 = a.real("correction1"); k.correction2 = a.real("correction2");
-  k.gradientScale = a.real("gradientScale"); k.decoupled = a.flag("decoupled");
-  k.master = a.at<float>(master, k.count, DType::F32);
-  k.m = a.at<float>(m, k.count, DType::F32);
-  k.v = a.at<float>(v, k.count, DType::F32);
-  k.gradient = a.at(gradient, k.count, k.gradientType);
-  k.parameter = a.atOrNull(parameter, k.count, k.parameterType);
-  return {[=](OpContext& on, void*) { kernels().adam(k, on.pool); }};
-}
-
 PreparedOp prepareSquareSum(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const auto xs = a.span("x"); const int64_t block = a.size("block", 1); const auto os = a.span("out");

@@ -63,6 +63,19 @@ const attentionFields = {
   firstSample: "key",
 } as const;
 
+/** What every optimizer rule shares: fp32 masters, gradients, and the 16-bit copy to write (or null). States are fp32. */
+const updateFields = {
+  count: "size",
+  master: "span",
+  gradientType: "dtype",
+  gradient: "span",
+  parameterType: "dtype",
+  parameter: "span?",
+  gradientScale: "real",
+  learningRate: "real",
+  weightDecay: "real",
+} as const;
+
 /** Fields in wire order. `scratch`, where an op has it, is filled in by the device and not given by callers. */
 export const opFields = {
   fill: { count: "size", dtype: "dtype", value: "real", dst: "span" },
@@ -196,24 +209,21 @@ export const opFields = {
     firstElement: "key",
   },
   adam: {
-    count: "size",
-    master: "span",
+    ...updateFields,
     firstMoment: "span",
     secondMoment: "span",
-    gradientType: "dtype",
-    gradient: "span",
-    parameterType: "dtype",
-    parameter: "span?",
-    learningRate: "real",
     beta1: "real",
     beta2: "real",
     epsilon: "real",
-    weightDecay: "real",
     correction1: "real",
     correction2: "real",
-    gradientScale: "real",
     decoupled: "flag",
   },
+  lion: { ...updateFields, firstMoment: "span", beta1: "real", beta2: "real" },
+  /** `firstMoment` (null: no momentum) becomes momentum * itself + gradientShare * the gradient. */
+  sgd: { ...updateFields, firstMoment: "span?", momentum: "real", gradientShare: "real", nesterov: "flag" },
+  /** `secondMoment` is the sum of squares without `initialSum`, which is added to it where it is used. */
+  adagrad: { ...updateFields, secondMoment: "span", epsilon: "real", initialSum: "real" },
   /** `out`: two fp64, the sum of squares and the number of non-finite elements. */
   squareSum: { count: "size", dtype: "dtype", x: "span", block: "size", out: "span", scratch: "span?" },
   /** dst (+)= factor * src, rounded once: how a produced gradient joins a resting one of another dtype. */
