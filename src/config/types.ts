@@ -110,8 +110,8 @@ export type LossScaleConfig =
 
 /** How gradients of all ranks become one. */
 export interface GradientReductionConfig {
-  /** Element type of gradients on their way between ranks (`communication_data_type`). */
-  readonly type: ElementType;
+  /** Element type of gradients on their way between ranks (`communication_data_type`). Undefined: the one that they have. */
+  readonly type: ElementType | undefined;
   readonly operation: "mean" | "sum";
   /** What a rank's gradients are divided by before they are sent; what is left of the mean is divided afterwards. */
   readonly divideBefore: number;

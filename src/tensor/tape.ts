@@ -15,7 +15,8 @@ import { type Shape, Tensor } from "./tensor.ts";
 export interface SegmentHooks {
   /** @param needsValues false where backward uses none of the owner's parameter values */
   enter(owner: object, pass: "forward" | "backward", needsValues: boolean): Promise<void>;
-  leave(owner: object, pass: "forward" | "backward"): void;
+  /** @param output what the segment made, after its forward pass */
+  leave(owner: object, pass: "forward" | "backward", output?: Tensor): void;
 }
 
 export interface TapeOptions {
@@ -150,7 +151,7 @@ export class Tape {
     await this.#hooks?.enter(owner, "forward", true);
     const recompute = this.training && this.#checkpointing && options.recompute;
     const output = recompute ? this.#forget(owner, inputs, body as never) : this.#keep(owner, inputs, body as never);
-    this.#hooks?.leave(owner, "forward");
+    this.#hooks?.leave(owner, "forward", output);
     return output;
   }
 

@@ -8,44 +8,35 @@
  * What each verb does, and whether it does anything, follows from the plan's residences; see unit.ts, reduce.ts, step.ts.
  */
 import { EventEmitter } from "node:events";
-import { ProcessGroup, type Transport } from "../comm/group.ts";
-import type { ResolvedConfig } from "../config/types.ts";
+import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
-import type { Module } from "../nn/module.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
-import type { SplitRow } from "../plan/residence.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { checkBatch, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
-import { GradientNorm } from "./norm.ts";
-import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
+import { firstBadGradient } from "./diagnose.ts";
+import { checkOptions, type EngineOptions } from "./engine-options.ts";
+import { Evaluator } from "./evaluate.ts";
+import type { FlatState } from "./flat.ts";
+import { type GlobalNorm, GradientNorm } from "./norm.ts";
+import { OperationBook } from "./operation-book.ts";
+import { type EngineProgress, StepCounter } from "./progress.ts";
+import { exchangeReports, reportOf, type StepRecord, type TrainingPhase } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
+import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
 import { OptimizerStep } from "./step.ts";
 import { type UnitState, Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, type WeightSource, weightsOnly } from "./weights.ts";
 
-export interface EngineOptions<B extends object> {
-  /** Its forward makes one number, the loss, from a batch on the device. */
-  readonly model: Module & { forward(tape: Tape, batch: B): Promise<Tensor> };
-  readonly config: ResolvedConfig;
-  readonly device: Device;
-  readonly transport: Transport;
-  /** Defaults to 42. */
-  readonly seed?: number;
-  readonly weights?: WeightSource;
-  /** Stops training cleanly: all ranks finish the step that is running, and the next `forward` throws InterruptedError. */
-  readonly signal?: AbortSignal;
-  /** A row of the residence table other than the configured stage's. */
-  readonly row?: SplitRow;
-}
-
 interface EngineEvents {
   step: [StepRecord];
 }
+
+export type { EngineOptions } from "./engine-options.ts";
 
 export class Engine<B extends object> {
   // Given
@@ -60,17 +51,21 @@ export class Engine<B extends object> {
   readonly #norm: GradientNorm;
   readonly #step: OptimizerStep;
   readonly #losses: LossBook;
+  readonly #evaluator: Evaluator;
+  readonly #counter: StepCounter;
+  readonly #operations: OperationBook;
   readonly #events = new EventEmitter<EngineEvents>();
   // Where training is
-  #attempted = 0;
-  #updates = 0;
   #microBatch = 0;
   #tape: Tape | undefined;
   #loss: Loss | undefined;
+  /** The last micro-batch, for the diagnosis of what was not finite in it. */
+  #batch: HostBatch<B> | undefined;
   /** The call that is running; calls share the tape, the ledger's phase and the gradients. */
   #running: { readonly name: string; readonly done: Promise<unknown> } | undefined;
   #isDisposed = false;
   #startedMs = 0;
+  #phaseSeconds: Record<TrainingPhase, number> = { forward: 0, backward: 0, step: 0 };
   /** Some rank was asked to stop; all of them know since the same step. */
   #stopAgreed = false;
 
@@ -94,6 +89,9 @@ export class Engine<B extends object> {
     );
     this.#norm = new GradientNorm(device, this.#units.flats);
     this.#losses = new LossBook(device);
+    this.#operations = new OperationBook(device.traffic);
+    this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
+    this.#counter = new StepCounter(config, options.progress);
   }
 
   /**
@@ -122,7 +120,17 @@ export class Engine<B extends object> {
 
   /** Attempted steps so far. */
   get steps(): number {
-    return this.#attempted;
+    return this.#counter.attempted;
+  }
+
+  /** What a checkpoint keeps of this engine beside its tensors. Asked for between steps. */
+  get progress(): EngineProgress {
+    return this.#counter.progress;
+  }
+
+  /** Floating-point operations of the last micro-batch, by unit. */
+  get operationsByUnit(): OperationBook["byUnit"] {
+    return this.#operations.byUnit;
   }
 
   /** `engine.on("step", (record) => ...)`: called on every rank after each step. */
@@ -143,12 +151,15 @@ export class Engine<B extends object> {
 
   /**
    * Updates the parameters once all micro-batches of the step have run; before that it does nothing and returns undefined, as
-   * in DeepSpeed. @throws NumericalError, with nothing updated, when a gradient is not finite
+   * in DeepSpeed. A step with a gradient that is not finite updates nothing: it is skipped where the configuration says so.
+   * @throws NumericalError, after the step's record, when too many steps in a row were not finite
    */
   async step(): Promise<StepRecord | undefined> {
-    const record = await this.#alone("step", () => this.#update());
-    if (record) this.#events.emit("step", record);
-    return record;
+    const outcome = await this.#alone("step", () => this.#update());
+    if (!outcome) return undefined;
+    this.#events.emit("step", outcome.record);
+    if (outcome.stop) throw outcome.stop;
+    return outcome.record;
   }
 
   /** @internal For forecasts, which count micro-batches that are all alike instead of running them. */
@@ -163,22 +174,26 @@ export class Engine<B extends object> {
       throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
     checkBatch(batch);
     if (this.#microBatch === 0) this.#beginStep();
-    this.device.ledger.beginPhase("forward");
+    const startedMs = this.#beginPhase("forward");
+    this.#batch = batch;
+    this.#operations.beginMicroBatch();
     this.#units.beginPass("train");
     this.#settler.beginMicroBatch(this.#microBatch);
     for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false });
     const { microBatch, trainBatch, activationCheckpointing, worldSize } = this.plan.config;
-    const firstSample = this.#attempted * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
+    const firstSample = this.steps * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
     this.#tape = new Tape({
       device: this.device,
       dtype: this.plan.residences.parameters.dtype,
       training: true,
       hooks: this.#trainingHooks(),
       checkpointing: activationCheckpointing,
-      random: new RandomKeys(this.#seed, this.#attempted, firstSample),
+      lossSeed: this.#counter.lossScale,
+      random: new RandomKeys(this.#seed, this.steps, firstSample),
     });
     const loss = await this.#options.model.forward(this.#tape, uploadBatch<B>(this.#tape, batch));
     this.#loss = this.#losses.note(loss, this.#microBatch === 0);
+    await this.#endPhase("forward", startedMs);
     return this.#loss;
   }
 
@@ -187,73 +202,81 @@ export class Engine<B extends object> {
     if (!tape) throw new UsageError("engine.backward was called without engine.forward before it");
     if (loss !== this.#loss)
       throw new UsageError("engine.backward was given something else than the loss of this engine's last forward");
-    this.device.ledger.beginPhase("backward");
+    const startedMs = this.#beginPhase("backward");
     await tape.backward(loss.tensor);
     this.#tape = undefined;
     for (const unit of this.#units.all) this.#settler.settle(unit);
     this.#settler.endMicroBatch();
     this.#units.endPass();
     this.#microBatch++;
+    await this.#endPhase("backward", startedMs);
   }
 
-  async #update(): Promise<StepRecord | undefined> {
+  async #update(): Promise<{ record: StepRecord; stop: NumericalError | undefined } | undefined> {
     const { config } = this.plan;
     if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
     if (this.#microBatch < config.gradientAccumulation) return undefined;
-    this.device.ledger.beginPhase("step");
+    const startedMs = this.#beginPhase("step");
+    const { loss, norm: scaledNorm, nonFinite } = await this.#agree();
+    const { lossScale, nextUpdate } = this.#counter;
+    const norm = scaledNorm / lossScale;
+    const skipped = nonFinite.length > 0 || !Number.isFinite(loss);
+    if (!skipped) {
+      const clip = config.gradientClipping;
+      const clipFactor = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
+      this.#step.run(this.#units.all, nextUpdate, clipFactor / lossScale);
+    }
+    this.#microBatch = 0;
+    const stop = this.#counter.finish(skipped);
+    await this.#endPhase("step", startedMs);
+    const reports = await exchangeReports(this.group, reportOf(this.device));
+    const culprits = this.#inBackwardOrder(nonFinite);
+    const record: StepRecord = {
+      step: this.steps,
+      loss,
+      gradNorm: skipped ? null : norm,
+      learningRate: this.#step.learningRateAt(nextUpdate),
+      lossScale,
+      skipped,
+      reason: skipped ? describeNonFinite(loss, culprits) : undefined,
+      seconds: (performance.now() - this.#startedMs) / 1000,
+      phaseSeconds: { ...this.#phaseSeconds },
+      ranks: reports,
+    };
+    return { record, stop: stop && (await this.#stopped(stop, culprits)) };
+  }
+
+  /** What the ranks know together: the loss and the norm of the (scaled) gradients, and whether somebody wants to stop. */
+  async #agree(): Promise<GlobalNorm & { loss: number }> {
     const partials = await this.#norm.partials();
     const lossSum = await this.#losses.sum();
     const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...partials);
     const ranks = await this.group.exchange(own, "losses and gradient norms");
     this.#stopAgreed = ranks.some((r) => r[1] !== 0);
-    const { norm, firstNonFinite } = this.#norm.combine(ranks.map((r) => r.subarray(2)));
-    const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / (this.group.worldSize * config.gradientAccumulation);
-    if (firstNonFinite !== undefined || !Number.isFinite(loss)) throw this.#notFinite(firstNonFinite, loss);
-    const clip = config.gradientClipping;
-    const gradientScale = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
-    const update = ++this.#updates;
-    this.#step.run(this.#units.all, update, gradientScale);
-    this.#microBatch = 0;
-    this.#attempted++;
-    const reports = await exchangeReports(this.group, reportOf(this.device));
-    return {
-      step: this.#attempted,
-      loss,
-      gradNorm: norm,
-      learningRate: this.#step.learningRateAt(update),
-      lossScale: 1,
-      skipped: false,
-      seconds: (performance.now() - this.#startedMs) / 1000,
-      ranks: reports,
-    };
+    const losses = this.group.worldSize * this.plan.config.gradientAccumulation;
+    const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / losses;
+    return { ...this.#norm.combine(ranks.map((r) => r.subarray(2))), loss };
+  }
+
+  /** In the order in which the backward pass finished them: what comes first is nearest to the cause. */
+  #inBackwardOrder(flats: readonly FlatState[]): FlatState[] {
+    return this.#settler.settled.flatMap((unit) => unit.flats.filter((flat) => flats.includes(flat)));
+  }
+
+  async #stopped(why: Stop["why"], culprits: readonly FlatState[]): Promise<NumericalError> {
+    const forward = (tape: Tape): Promise<Tensor> =>
+      this.#options.model.forward(tape, uploadBatch<B>(tape, this.#batch!));
+    const culprit =
+      (await this.#evaluator.firstBadOutput(this.group, forward)) ??
+      (await firstBadGradient(this.device, this.group, culprits)) ??
+      "the loss is not finite";
+    const { config } = this.plan;
+    return new NumericalError(describeStop({ config, progress: this.progress, why, culprit }));
   }
 
   /** Runs `body` without gradients and reads the fp32 values of its result. */
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
-    return this.#alone("infer", () => this.#infer(body));
-  }
-
-  async #infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
-    const hooks: SegmentHooks = {
-      enter: async (owner) => this.#units.enter(this.#units.unitOf(owner), true),
-      leave: (owner) => this.#units.leave(this.#units.unitOf(owner)),
-    };
-    this.#units.beginPass("evaluate");
-    const dtype = this.plan.residences.parameters.dtype;
-    using tape = new Tape({ device: this.device, dtype, training: false, hooks, random: new RandomKeys(this.#seed) });
-    const result = await body(tape);
-    const values = tape.make(result.shape, "f32");
-    const args = {
-      count: result.elements,
-      srcType: result.dtype,
-      dstType: "f32",
-      src: result.span,
-      dst: values.span,
-    } as const;
-    this.device.issue("compute", "cast", args);
-    const bytes = await this.device.read(values.span, "f32", result.elements, new Float32Array(result.elements));
-    this.#units.endPass();
-    return new Float32Array(bytes.buffer);
+    return this.#alone("infer", () => this.#evaluator.infer(body));
   }
 
   /** All weights in fp32, piece by piece in plan order; every rank must iterate to the end. */
@@ -299,9 +322,21 @@ export class Engine<B extends object> {
 
   #beginStep(): void {
     this.#startedMs = performance.now();
+    this.#phaseSeconds = { forward: 0, backward: 0, step: 0 };
     this.device.ledger.beginStep();
     this.device.traffic.beginStep();
-    this.group.beginStep(this.#attempted + 1);
+    this.group.beginStep(this.steps + 1);
+  }
+
+  /** @returns when it began */
+  #beginPhase(phase: TrainingPhase): number {
+    this.device.ledger.beginPhase(phase);
+    return performance.now();
+  }
+
+  async #endPhase(phase: TrainingPhase, startedMs: number): Promise<void> {
+    if (this.plan.config.reporting.wallClockBreakdown) await this.#quiet();
+    this.#phaseSeconds[phase] += (performance.now() - startedMs) / 1000;
   }
 
   #trainingHooks(): SegmentHooks {
@@ -314,21 +349,15 @@ export class Engine<B extends object> {
         const unit = this.#units.unitOf(owner);
         this.#units.enter(unit, needsValues);
         if (pass === "forward") unit.openUses++;
+        this.#operations.enter();
       },
       leave: (owner, pass) => {
         const unit = this.#units.unitOf(owner);
+        this.#operations.leave(unit.name, pass);
         this.#units.leave(unit);
         if (pass === "backward") finished(unit);
       },
     };
-  }
-
-  #notFinite(flat: string | undefined, loss: number): NumericalError {
-    const where =
-      flat === undefined ? `the loss is ${loss}` : `the gradients of unit ${flat} are not finite (loss ${loss})`;
-    return new NumericalError(
-      `step ${this.#attempted + 1}: ${where}; no parameter was changed. A lower learning rate, gradient clipping or fp32 usually helps`,
-    );
   }
 
   get #askedToStop(): boolean {
@@ -339,26 +368,10 @@ export class Engine<B extends object> {
   #checkStop(): void {
     const alone = this.group.worldSize === 1;
     if (this.#stopAgreed || (alone && this.#askedToStop))
-      throw new InterruptedError(`training was stopped after step ${this.#attempted}`);
+      throw new InterruptedError(`training was stopped after step ${this.steps}`);
   }
 
   async #quiet(): Promise<void> {
     for (const queue of ["compute", "collective"] as const) await this.device.reached(this.device.mark(queue));
   }
-}
-
-/** @throws UsageError for what no engine can be made from */
-function checkOptions<B extends object>(options: EngineOptions<B>): void {
-  const { model, seed = 42 } = options;
-  if (typeof (model as Partial<EngineOptions<B>["model"]> | undefined)?.forward !== "function")
-    throw new UsageError(
-      "found a model without forward(tape, batch); wanted a Module whose forward resolves to the loss",
-    );
-  if (!Number.isSafeInteger(seed) || seed < 0)
-    throw new UsageError(`found seed ${seed}; wanted a whole number from 0 to 2^53 - 1`);
-  const taken = model.namedParameters().find(([, parameter]) => parameter.isBound);
-  if (taken)
-    throw new UsageError(
-      `the model's parameter ${taken[0]} belongs to an engine that is still open; dispose that engine first, or make another model`,
-    );
 }

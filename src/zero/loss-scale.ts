@@ -5,7 +5,16 @@
  * with, also where the scale changes at that step.
  */
 import type { LossScaleConfig } from "../config/types.ts";
-import type { LossScaleState } from "./progress.ts";
+
+export interface LossScaleState {
+  readonly scale: number;
+  /** Overflows left before the scale is halved. */
+  readonly hysteresisLeft: number;
+  /** Updates that the scaler has seen, skipped ones included. */
+  readonly seen: number;
+  /** The update (counted by `seen`, from 0) of the last overflow; -1: none so far. */
+  readonly lastOverflow: number;
+}
 
 export class LossScaler {
   readonly #config: LossScaleConfig;

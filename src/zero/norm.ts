@@ -13,8 +13,8 @@ const entryBytes = 16;
 export interface GlobalNorm {
   /** L2 norm of the mean gradient over all ranks. */
   readonly norm: number;
-  /** The first flat buffer with an element that is not finite, if any. */
-  readonly firstNonFinite: string | undefined;
+  /** Flat buffers with an element that is not finite on some rank. */
+  readonly nonFinite: readonly FlatState[];
 }
 
 export class GradientNorm {
@@ -48,13 +48,12 @@ export class GradientNorm {
   /** @param ranks every rank's partials, in rank order */
   combine(ranks: readonly Float64Array[]): GlobalNorm {
     let total = 0;
-    let firstNonFinite: string | undefined;
-    for (const [i, state] of this.#flats.entries())
-      for (const partials of ranks) {
-        total += partials[2 * i]!;
-        if (partials[2 * i + 1]! > 0) firstNonFinite ??= state.layout.name;
-      }
-    return { norm: Math.sqrt(total), firstNonFinite };
+    const nonFinite: FlatState[] = [];
+    for (const [i, state] of this.#flats.entries()) {
+      for (const partials of ranks) total += partials[2 * i]!;
+      if (ranks.some((partials) => partials[2 * i + 1]! > 0)) nonFinite.push(state);
+    }
+    return { norm: Math.sqrt(total), nonFinite };
   }
 
   dispose(): void {

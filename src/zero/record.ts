@@ -4,6 +4,8 @@ import type { Device } from "../device/device.ts";
 import { type MemorySnapshot, memoryKinds, optimizerParts, phases, tiers } from "../device/ledger.ts";
 import { type TrafficSnapshot, trafficKinds } from "../device/traffic.ts";
 
+export type TrainingPhase = "forward" | "backward" | "step";
+
 export interface RankReport {
   readonly memory: MemorySnapshot;
   readonly traffic: TrafficSnapshot;
@@ -18,11 +20,18 @@ export interface StepRecord {
   readonly loss: number;
   /** Before clipping; null when the step was skipped. */
   readonly gradNorm: number | null;
+  /** What this update used, or would have used. */
   readonly learningRate: number;
+  /** What this step's backward passes started from; 1 where the loss is not scaled. */
   readonly lossScale: number;
+  /** Nothing was updated, since something was not finite. */
   readonly skipped: boolean;
+  /** Of a skipped step: what was not finite. */
+  readonly reason: string | undefined;
   /** Wall time since the step's first forward began. */
   readonly seconds: number;
+  /** Its parts. Each phase is waited for with `wall_clock_breakdown` only; otherwise work goes on while the next one begins. */
+  readonly phaseSeconds: Readonly<Record<TrainingPhase, number>>;
   readonly ranks: readonly RankReport[];
 }
 

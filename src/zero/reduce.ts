@@ -9,6 +9,7 @@ import { InternalError } from "../errors/errors.ts";
 import type { Parameter } from "../nn/parameter.ts";
 import { gapsOf } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
+import { elementDType } from "../plan/residence.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { type CollectivePart, FlatBuffer, type FlatState, segmentCalls, viewOf } from "./flat.ts";
 import type { UnitState } from "./unit.ts";
@@ -20,6 +21,7 @@ export class GradientSettler {
   #microBatch = 0;
   #waiting: CollectivePart[] = [];
   #waitingWords: string[] = [];
+  #settled: UnitState[] = [];
   /** Buckets whose reduction is issued but, with overlap, still held so that the next ones are other memory. */
   #inFlight: FlatBuffer[] = [];
 
@@ -32,6 +34,12 @@ export class GradientSettler {
   /** @param microBatch 0 to gradientAccumulation - 1 */
   beginMicroBatch(microBatch: number): void {
     this.#microBatch = microBatch;
+    this.#settled = [];
+  }
+
+  /** Units in the order in which this micro-batch finished them. */
+  get settled(): readonly UnitState[] {
+    return this.#settled;
   }
 
   /** Where an op puts the gradient of `parameter` now; the first op of a micro-batch overwrites, others add. */
@@ -49,6 +57,7 @@ export class GradientSettler {
   settle(unit: UnitState): void {
     if (unit.isSettled) return;
     unit.isSettled = true;
+    this.#settled.push(unit);
     const states = unit.trainable;
     const elements = states.reduce((sum, s) => sum + s.layout.paddedElements, 0);
     const waiting = this.#waiting.reduce((sum, p) => sum + p.state.layout.paddedElements, 0);
@@ -90,8 +99,27 @@ export class GradientSettler {
     if (this.#plan.residences.gradients.split === "whole") {
       if (produced !== rest) this.#join(state, produced, rest);
       const last = this.#microBatch === this.#plan.config.gradientAccumulation - 1;
-      if (last) this.#waiting.push({ state, whole: rest, own: rest });
-    } else this.#waiting.push({ state, whole: produced, own: rest });
+      if (last) this.#waiting.push({ state, whole: this.#outgoing(state, rest), own: rest });
+    } else this.#waiting.push({ state, whole: this.#outgoing(state, produced), own: rest });
+  }
+
+  /** Whole gradients as they are sent: as they are, or in a bucket of another type, or divided beforehand. */
+  #outgoing(state: FlatState, from: FlatBuffer): FlatBuffer {
+    const { type, divideBefore } = this.#plan.config.gradientReduction;
+    const dtype = type === undefined ? from.dtype : elementDType[type];
+    if (dtype === from.dtype && divideBefore === 1) return from;
+    const sent = new FlatBuffer(this.#device, "buckets", state.whole, dtype);
+    this.#device.issue("compute", "accumulate", {
+      count: state.layout.paddedElements,
+      srcType: from.dtype,
+      dstType: dtype,
+      src: from.at(0),
+      dst: sent.at(0),
+      factor: 1 / divideBefore,
+      accumulate: false,
+    });
+    if (from !== state.gradients) from.free();
+    return sent;
   }
 
   /** Padding, and tensors that no op produced: zero, or in place what earlier micro-batches left. */
@@ -118,11 +146,12 @@ export class GradientSettler {
 
   #reduce(parts: readonly CollectivePart[], words: string): void {
     const { config, residences, sizes, worldSize } = this.#plan;
+    const addends = config.gradientReduction.operation === "sum" ? 1 : worldSize;
     this.#device.wait("collective", this.#device.mark("compute"));
     const options = {
       srcType: parts[0]!.whole.dtype,
       dstType: parts[0]!.own.dtype,
-      factor: 1 / (worldSize * config.gradientAccumulation),
+      factor: config.gradientReduction.divideBefore / (addends * config.gradientAccumulation),
       accumulate: residences.gradients.split === "shard" && this.#microBatch > 0,
     };
     const calls = segmentCalls(parts, sizes.reduceBucket.elements, worldSize);

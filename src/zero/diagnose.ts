@@ -1,0 +1,91 @@
+/**
+ * Where a number stopped being finite. Only asked for when training cannot go on: it runs the last micro-batch's forward pass
+ * once more and looks at the output of every segment; if all are finite it looks through the gradients in the order in which
+ * the backward pass made them. All ranks do it together, since the first culprit may be on any of them.
+ */
+import type { ProcessGroup } from "../comm/group.ts";
+import type { Device } from "../device/device.ts";
+import { type DType, dtypeBytes } from "../device/dtype.ts";
+import type { Span } from "../device/ops.ts";
+import { piecesWithin } from "../plan/layout.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import type { FlatState } from "./flat.ts";
+
+/** Elements that pass through the host at once. */
+const pieceElements = 1 << 20;
+
+/** A segment's output, with the name of the unit that made it. */
+export interface SegmentOutput {
+  readonly unit: string;
+  readonly tensor: Tensor;
+}
+
+/** The first output that is not finite on any rank, in words. @param outputs in the order of the forward pass */
+export async function firstBadOutput(
+  device: Device,
+  group: ProcessGroup,
+  outputs: readonly SegmentOutput[],
+): Promise<string | undefined> {
+  let own: Found | undefined;
+  for (const [index, { tensor }] of outputs.entries()) {
+    const value = await firstNonFinite(device, tensor.span, tensor.dtype, tensor.elements);
+    if (value === undefined) continue;
+    own = { index, value };
+    break;
+  }
+  const first = await firstOfAll(group, own);
+  return first && `the output of ${outputs[first.index]!.unit} is ${first.value} on rank ${first.rank}`;
+}
+
+/** The first gradient tensor of `flats` that is not finite on any rank, in words. */
+export async function firstBadGradient(
+  device: Device,
+  group: ProcessGroup,
+  flats: readonly FlatState[],
+): Promise<string | undefined> {
+  const names = flats.flatMap((state) => state.layout.pieces.map((piece) => piece.name));
+  let own: Found | undefined;
+  for (const state of flats) {
+    for (const piece of piecesWithin(state.layout, state.own.start, state.own.end)) {
+      const gradients = state.gradients!;
+      const value = await firstNonFinite(device, gradients.at(piece.offset), gradients.dtype, piece.count);
+      if (value !== undefined) own ??= { index: names.indexOf(piece.name), value };
+    }
+    if (own) break;
+  }
+  const first = await firstOfAll(group, own);
+  return first && `the gradient of ${names[first.index]} is ${first.value}`;
+}
+
+interface Found {
+  readonly index: number;
+  readonly value: number;
+}
+
+/** The lowest index that any rank found, and the first rank with it. */
+async function firstOfAll(
+  group: ProcessGroup,
+  own: Found | undefined,
+): Promise<(Found & { rank: number }) | undefined> {
+  const payload = Float64Array.of(own?.index ?? Number.POSITIVE_INFINITY, own?.value ?? 0);
+  const ranks = await group.exchange(payload, "what is not finite");
+  const found = ranks.map(([index, value], rank) => ({ index: index!, value: value!, rank }));
+  const first = found.reduce((best, f) => (f.index < best.index ? f : best));
+  return Number.isFinite(first.index) ? first : undefined;
+}
+
+/** The first element that is not finite. */
+async function firstNonFinite(device: Device, at: Span, dtype: DType, elements: number): Promise<number | undefined> {
+  if (dtype === "i32") return undefined;
+  for (let done = 0; done < elements; done += pieceElements) {
+    const count = Math.min(pieceElements, elements - done);
+    const staging = device.allocate("staging", count * dtypeBytes.f32);
+    const src = { region: at.region, offset: at.offset + done * dtypeBytes[dtype] };
+    device.issue("compute", "cast", { count, srcType: dtype, dstType: "f32", src, dst: staging.at() });
+    const bytes = await device.read(staging.at(), "f32", count, new Float32Array(count));
+    device.free(staging);
+    const bad = new Float32Array(bytes.buffer).find((value) => !Number.isFinite(value));
+    if (bad !== undefined) return bad;
+  }
+  return undefined;
+}
