@@ -43,13 +43,19 @@ export interface ConfigProblem {
   /** An error keeps the configuration from being used; a warning does not. */
   readonly level: "error" | "warning";
   readonly message: string;
+  /** For a slip of syntax: the line of the file, and below it a caret under the place. */
+  readonly excerpt?: string | undefined;
 }
 
 /** All problems of a configuration at once. */
 export class ConfigError extends ShunyaError {
   readonly problems: readonly ConfigProblem[];
   constructor(file: string, problems: readonly ConfigProblem[]) {
-    const lines = problems.map((p) => `  ${p.line === undefined ? "" : `line ${p.line}: `}${p.path}: ${p.message}`);
+    const lines = problems.map((p) => {
+      const where = p.line === undefined ? "" : `line ${p.line}: `;
+      const excerpt = p.excerpt === undefined ? "" : `\n${p.excerpt.replace(/^/gm, "    | ")}`;
+      return `  ${where}${p.path}: ${p.message}${excerpt}`;
+    });
     super("CONFIG", `${file} cannot be used:\n${lines.join("\n")}`);
     this.problems = problems;
   }

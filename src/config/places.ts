@@ -1,0 +1,36 @@
+/** Offsets in a text as lines and columns (both from 1), and the line itself with a caret, to show in a message. */
+
+/** Longer lines are shown around the caret only. */
+const maxShown = 100;
+
+export class Places {
+  readonly #text: string;
+  readonly #lineStarts: number[] = [0];
+
+  constructor(text: string) {
+    this.#text = text;
+    for (let at = text.indexOf("\n"); at !== -1; at = text.indexOf("\n", at + 1)) this.#lineStarts.push(at + 1);
+  }
+
+  of(offset: number): { line: number; column: number } {
+    let low = 0;
+    let high = this.#lineStarts.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.#lineStarts[middle]! <= offset) low = middle;
+      else high = middle;
+    }
+    return { line: low + 1, column: offset - this.#lineStarts[low]! + 1 };
+  }
+
+  /** Two lines: the text's line, and a caret under the character at `offset`. */
+  excerpt(offset: number): string {
+    const start = this.#lineStarts[this.of(offset).line - 1]!;
+    const from = Math.max(start, offset - maxShown / 2);
+    const cut = this.#text.slice(from, from + maxShown);
+    // Each odd character becomes one space, so that the caret stays under its place.
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to hide from a terminal
+    const shown = (/^[^\r\n]*/.exec(cut)?.[0] ?? "").replace(/[\u0000-\u001F\u007F-\u00A0\u2028\u2029\uFEFF]/g, " ");
+    return `${shown.trimEnd()}\n${" ".repeat(offset - from)}^`;
+  }
+}
