@@ -7,7 +7,7 @@ import type { Module } from "../nn/module.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import type { Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import type { EngineProgress } from "./progress.ts";
+import type { ResumePoint } from "./state.ts";
 import type { WeightSource } from "./weights.ts";
 
 export interface EngineOptions<B extends object> {
@@ -19,8 +19,8 @@ export interface EngineOptions<B extends object> {
   /** Defaults to 42. */
   readonly seed?: number;
   readonly weights?: WeightSource;
-  /** Where a run that goes on was; its states come with `weights`. */
-  readonly progress?: EngineProgress;
+  /** Where a saved run goes on from, instead of `weights` and drawn values. */
+  readonly resume?: ResumePoint;
   /** Stops training cleanly: all ranks finish the step that is running, and the next `forward` throws InterruptedError. */
   readonly signal?: AbortSignal;
   /** A row of the residence table other than the configured stage's. */

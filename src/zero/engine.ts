@@ -28,9 +28,10 @@ import { type EngineProgress, StepCounter } from "./progress.ts";
 import { exchangeReports, reportOf, type StepRecord, type TrainingPhase } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
 import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
+import { type StateReader, stateReader } from "./state.ts";
 import { OptimizerStep } from "./step.ts";
 import { type UnitState, Units } from "./unit.ts";
-import { gatherPersistent, initialiseWeights, readWeights, type WeightSource, weightsOnly } from "./weights.ts";
+import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
 
 interface EngineEvents {
   step: [StepRecord];
@@ -91,7 +92,7 @@ export class Engine<B extends object> {
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
-    this.#counter = new StepCounter(config, options.progress);
+    this.#counter = new StepCounter(config, options.resume?.progress);
   }
 
   /**
@@ -105,7 +106,7 @@ export class Engine<B extends object> {
       checkOptions(options);
       model = describeModel(options.model);
       const engine = new Engine(options, model);
-      const states = options.weights && weightsOnly(options.weights);
+      const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
       await initialiseWeights(device, engine.#units.all, model, engine.#seed, states);
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
       await engine.#quiet();
@@ -282,6 +283,15 @@ export class Engine<B extends object> {
   /** All weights in fp32, piece by piece in plan order; every rank must iterate to the end. */
   weights(): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
     return readWeights(this.device, this.group, this.#units.all);
+  }
+
+  /** Runs `body` with what this rank must keep of the run; between two steps only, and nothing else runs meanwhile. */
+  keep<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
+    return this.#alone("keep", async () => {
+      if (this.#microBatch > 0 || this.#tape)
+        throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
+      return body(stateReader(this.device, this.#units.flats));
+    });
   }
 
   /** Waits for everything issued, then frees all memory and leaves the group. */

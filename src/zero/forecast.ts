@@ -11,6 +11,7 @@ import type { Plan } from "../plan/plan.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import type { HostBatch } from "./batch.ts";
 import { Engine, type EngineOptions } from "./engine.ts";
+import type { UnitOperations } from "./operation-book.ts";
 import type { RankReport } from "./record.ts";
 
 export interface ForecastOptions<B extends object> {
@@ -33,6 +34,8 @@ export interface Forecast {
   readonly peakBytes: number;
   /** What they are. */
   readonly atPeak: Readonly<Record<MemoryKind, number>>;
+  /** Floating-point operations of a micro-batch, by unit. */
+  readonly operationsByUnit: ReadonlyMap<string, UnitOperations>;
 }
 
 /** Address space without end: only sizes count here. */
@@ -50,7 +53,13 @@ export async function forecast<B extends object>(options: ForecastOptions<B>): P
     report = (await engine.step())!.ranks[0]!;
     if (total(report.memory.atPeak) > total(highest)) highest = report.memory.atPeak;
   }
-  return { plan: engine.plan, report: report!, peakBytes: total(highest), atPeak: highest };
+  return {
+    plan: engine.plan,
+    report: report!,
+    peakBytes: total(highest),
+    atPeak: highest,
+    operationsByUnit: new Map(engine.operationsByUnit),
+  };
 }
 
 /** The first, the second and the last; those between are like the second, and are only counted. */
