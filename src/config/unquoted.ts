@@ -75,7 +75,7 @@ function whole(text: string): Unquoted {
 function missingComma(text: string): Unquoted | undefined {
   const first = /^\S+/.exec(text)![0];
   const value = wordOrNumber(first);
-  if (value === undefined || !/^\s+["'\w]/.test(text.slice(first.length))) return undefined;
+  if (value === undefined || !/^\s+(?:["']|[\w.-]+\s*:)/.test(text.slice(first.length))) return undefined;
   return { value, length: first.length, slip: { at: first.length, message: `a comma is missing after ${first}` } };
 }
 
