@@ -24,8 +24,9 @@ import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
 import { type GlobalNorm, GradientNorm } from "./norm.ts";
 import { OperationBook } from "./operation-book.ts";
+import { PhaseClock, quiet } from "./phase-clock.ts";
 import { type EngineProgress, StepCounter } from "./progress.ts";
-import { exchangeReports, reportOf, type StepRecord, type TrainingPhase } from "./record.ts";
+import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
 import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
 import { type StateReader, stateReader } from "./state.ts";
@@ -54,6 +55,7 @@ export class Engine<B extends object> {
   readonly #losses: LossBook;
   readonly #evaluator: Evaluator;
   readonly #counter: StepCounter;
+  readonly #clock: PhaseClock;
   readonly #operations: OperationBook;
   readonly #events = new EventEmitter<EngineEvents>();
   // Where training is
@@ -65,8 +67,6 @@ export class Engine<B extends object> {
   /** The call that is running; calls share the tape, the ledger's phase and the gradients. */
   #running: { readonly name: string; readonly done: Promise<unknown> } | undefined;
   #isDisposed = false;
-  #startedMs = 0;
-  #phaseSeconds: Record<TrainingPhase, number> = { forward: 0, backward: 0, step: 0 };
   /** Some rank was asked to stop; all of them know since the same step. */
   #stopAgreed = false;
 
@@ -92,6 +92,7 @@ export class Engine<B extends object> {
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
+    this.#clock = new PhaseClock(device, config.reporting.wallClockBreakdown);
     this.#counter = new StepCounter(config, options.resume?.progress);
   }
 
@@ -109,7 +110,7 @@ export class Engine<B extends object> {
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
       await initialiseWeights(device, engine.#units.all, model, engine.#seed, states);
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
-      await engine.#quiet();
+      await quiet(device);
       return engine;
     } catch (error) {
       for (const parameter of model?.parameters.values() ?? []) parameter.bind(undefined);
@@ -175,7 +176,7 @@ export class Engine<B extends object> {
       throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
     checkBatch(batch);
     if (this.#microBatch === 0) this.#beginStep();
-    const startedMs = this.#beginPhase("forward");
+    this.#clock.begin("forward");
     this.#batch = batch;
     this.#operations.beginMicroBatch();
     this.#units.beginPass("train");
@@ -194,7 +195,7 @@ export class Engine<B extends object> {
     });
     const loss = await this.#options.model.forward(this.#tape, uploadBatch<B>(this.#tape, batch));
     this.#loss = this.#losses.note(loss, this.#microBatch === 0);
-    await this.#endPhase("forward", startedMs);
+    await this.#clock.end("forward");
     return this.#loss;
   }
 
@@ -203,21 +204,21 @@ export class Engine<B extends object> {
     if (!tape) throw new UsageError("engine.backward was called without engine.forward before it");
     if (loss !== this.#loss)
       throw new UsageError("engine.backward was given something else than the loss of this engine's last forward");
-    const startedMs = this.#beginPhase("backward");
+    this.#clock.begin("backward");
     await tape.backward(loss.tensor);
     this.#tape = undefined;
     for (const unit of this.#units.all) this.#settler.settle(unit);
     this.#settler.endMicroBatch();
     this.#units.endPass();
     this.#microBatch++;
-    await this.#endPhase("backward", startedMs);
+    await this.#clock.end("backward");
   }
 
   async #update(): Promise<{ record: StepRecord; stop: NumericalError | undefined } | undefined> {
     const { config } = this.plan;
     if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
     if (this.#microBatch < config.gradientAccumulation) return undefined;
-    const startedMs = this.#beginPhase("step");
+    this.#clock.begin("step");
     const { loss, norm: scaledNorm, nonFinite } = await this.#agree();
     const { lossScale, nextUpdate } = this.#counter;
     const norm = scaledNorm / lossScale;
@@ -229,7 +230,7 @@ export class Engine<B extends object> {
     }
     this.#microBatch = 0;
     const stop = this.#counter.finish(skipped);
-    await this.#endPhase("step", startedMs);
+    await this.#clock.end("step");
     const reports = await exchangeReports(this.group, reportOf(this.device));
     const culprits = this.#inBackwardOrder(nonFinite);
     const record: StepRecord = {
@@ -240,8 +241,7 @@ export class Engine<B extends object> {
       lossScale,
       skipped,
       reason: skipped ? describeNonFinite(loss, culprits) : undefined,
-      seconds: (performance.now() - this.#startedMs) / 1000,
-      phaseSeconds: { ...this.#phaseSeconds },
+      ...this.#clock.times(),
       ranks: reports,
     };
     return { record, stop: stop && (await this.#stopped(stop, culprits)) };
@@ -301,7 +301,7 @@ export class Engine<B extends object> {
     await this.#running?.done.catch(() => undefined); // its error is its caller's
     const isTold = this.device.hasFailed;
     try {
-      await this.#quiet();
+      await quiet(this.device);
     } catch (error) {
       if (!isTold) throw error; // else it would hide, as a SuppressedError, what `await using` is leaving with
     } finally {
@@ -331,22 +331,10 @@ export class Engine<B extends object> {
   }
 
   #beginStep(): void {
-    this.#startedMs = performance.now();
-    this.#phaseSeconds = { forward: 0, backward: 0, step: 0 };
+    this.#clock.beginStep();
     this.device.ledger.beginStep();
     this.device.traffic.beginStep();
     this.group.beginStep(this.steps + 1);
-  }
-
-  /** @returns when it began */
-  #beginPhase(phase: TrainingPhase): number {
-    this.device.ledger.beginPhase(phase);
-    return performance.now();
-  }
-
-  async #endPhase(phase: TrainingPhase, startedMs: number): Promise<void> {
-    if (this.plan.config.reporting.wallClockBreakdown) await this.#quiet();
-    this.#phaseSeconds[phase] += (performance.now() - startedMs) / 1000;
   }
 
   #trainingHooks(): SegmentHooks {
@@ -379,9 +367,5 @@ export class Engine<B extends object> {
     const alone = this.group.worldSize === 1;
     if (this.#stopAgreed || (alone && this.#askedToStop))
       throw new InterruptedError(`training was stopped after step ${this.steps}`);
-  }
-
-  async #quiet(): Promise<void> {
-    for (const queue of ["compute", "collective"] as const) await this.device.reached(this.device.mark(queue));
   }
 }
