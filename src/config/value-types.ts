@@ -1,10 +1,18 @@
-/** What a key's value may be: how to read it, how to say what is wanted, and how to name what was found instead. */
+/**
+ * What a key's value may be: how to read it, how to say what is wanted, and how to name what was found instead. Values are taken as
+ * DeepSpeed takes them: numbers as text, whole numbers as 5e8 or 8.0, booleans as yes, no, on, off, 1 and 0.
+ */
 
 import type { ConfigNode, ConfigScalar } from "./json.ts";
+
+/** A JSON Schema of one value. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
 
 export interface ValueType<T> {
   /** Completes "wanted ...". */
   readonly wanted: string;
+  /** How the value is best written, for editors; undefined: nothing more than `wanted` is known. */
+  readonly schema?: JsonSchema;
   /** The typed value, or undefined where the node does not hold one. */
   read(node: ConfigNode): T | undefined;
 }
@@ -13,13 +21,27 @@ function scalar(node: ConfigNode): ConfigScalar | undefined {
   return node.kind === "scalar" ? node.value : undefined;
 }
 
+/** A number, or a text that is one. */
+function numeric(node: ConfigNode): number | undefined {
+  const value = scalar(node);
+  if (typeof value === "number") return value;
+  const isNumber = typeof value === "string" && /^\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*$/.test(value);
+  return isNumber ? Number(value) : undefined;
+}
+
+/** True where a number or boolean was read from a text, which works but is better written without quotes. */
+export function isReadFromText(node: ConfigNode, value: unknown): boolean {
+  return node.kind === "scalar" && typeof node.value === "string" && typeof value !== "string";
+}
+
 /** A whole number from `min` on; may be written 5e8. */
 export function integer(min: number): ValueType<number> {
   return {
     wanted: min === 1 ? "a positive whole number" : `a whole number from ${min} on`,
+    schema: { type: "integer", minimum: min },
     read(node) {
-      const value = scalar(node);
-      return typeof value === "number" && Number.isSafeInteger(value) && value >= min ? value : undefined;
+      const value = numeric(node);
+      return value !== undefined && Number.isSafeInteger(value) && value >= min ? value : undefined;
     },
   };
 }
@@ -29,9 +51,10 @@ export function elements(min: number): ValueType<number> {
   const exact = integer(min);
   return {
     wanted: `${exact.wanted} of elements`,
+    schema: { type: "integer", minimum: min },
     read(node) {
-      const value = scalar(node);
-      const huge = typeof value === "number" && value > Number.MAX_SAFE_INTEGER && value !== Number.POSITIVE_INFINITY;
+      const value = numeric(node);
+      const huge = value !== undefined && value > Number.MAX_SAFE_INTEGER && value !== Number.POSITIVE_INFINITY;
       return huge ? Number.MAX_SAFE_INTEGER : exact.read(node);
     },
   };
@@ -45,9 +68,10 @@ export function number(min: number, limits: { readonly below?: number } = {}): V
   const { below } = limits;
   return {
     wanted: below === undefined ? `a number from ${min} on` : `a number from ${min} to below ${below}`,
+    schema: { type: "number", minimum: min, ...(below !== undefined && { exclusiveMaximum: below }) },
     read(node) {
-      const value = scalar(node);
-      if (typeof value !== "number" || !(value >= min) || value > maxFloat32) return undefined;
+      const value = numeric(node);
+      if (value === undefined || !(value >= min) || value > maxFloat32) return undefined;
       return below === undefined || value < below ? value : undefined;
     },
   };
@@ -57,6 +81,7 @@ export function number(min: number, limits: { readonly below?: number } = {}): V
 export function pair(item: ValueType<number>): ValueType<readonly [number, number]> {
   return {
     wanted: `a list of two, each ${item.wanted}`,
+    schema: { type: "array", items: item.schema ?? {}, minItems: 2, maxItems: 2 },
     read(node) {
       if (node.kind !== "array" || node.items.length !== 2) return undefined;
       const [a, b] = node.items.map((n) => item.read(n));
@@ -65,23 +90,31 @@ export function pair(item: ValueType<number>): ValueType<readonly [number, numbe
   };
 }
 
+const booleanWords: ReadonlyMap<string, boolean> = new Map([
+  ...["true", "yes", "on", "t", "y", "1"].map((word) => [word, true] as const),
+  ...["false", "no", "off", "f", "n", "0"].map((word) => [word, false] as const),
+]);
+
 export const boolean: ValueType<boolean> = {
   wanted: "true or false",
+  schema: { type: "boolean" },
   read(node) {
     const value = scalar(node);
-    return typeof value === "boolean" ? value : undefined;
+    if (typeof value === "boolean") return value;
+    if (value === 0 || value === 1) return value === 1;
+    return typeof value === "string" ? booleanWords.get(value.trim().toLowerCase()) : undefined;
   },
 };
 
 /** One of some words or numbers; words in any case. */
 export function oneOf<const T extends string | number>(values: readonly T[]): ValueType<T> {
-  const same = (a: string | number, b: ConfigScalar) =>
-    typeof a === "string" && typeof b === "string" ? a.toLowerCase() === b.toLowerCase() : a === b;
   return {
     wanted: values.map((v) => JSON.stringify(v)).join(values.length === 2 ? " or " : ", "),
+    schema: { enum: values },
     read(node) {
       const value = scalar(node);
-      return value === undefined ? undefined : values.find((v) => same(v, value));
+      const word = typeof value === "string" ? value.toLowerCase() : undefined;
+      return values.find((v) => (typeof v === "string" ? v.toLowerCase() === word : v === numeric(node)));
     },
   };
 }
@@ -112,16 +145,7 @@ export function repairFor(node: ConfigNode, whenLeftOut: string, type?: ValueTyp
     return `; "auto" is filled in by Hugging Face's Trainer, not here: write a value, or leave the key out (${whenLeftOut})`;
   }
   const text = node.value.trim();
-  const bare = Object.hasOwn(bareWords, text.toLowerCase()) ? bareWords[text.toLowerCase()]! : Number(text);
+  const bare = Number(text);
   if (text === "" || type?.read({ kind: "scalar", value: bare }) === undefined) return "";
-  return `; write ${typeof bare === "boolean" ? bare : text} without quotes`;
+  return `; write ${text} without quotes`;
 }
-
-const bareWords: Readonly<Record<string, boolean>> = {
-  true: true,
-  false: false,
-  yes: true,
-  no: false,
-  on: true,
-  off: false,
-};
