@@ -1,11 +1,16 @@
 /**
  * Learning-rate schedules with DeepSpeed's names and values. DeepSpeed steps its scheduler after each update that was not
  * skipped: so the first update uses what the schedule gives before any step, and update u + 1 what it gives at iteration u - 1.
+ *
+ * Its oddities before the first step are kept, so that a run goes as it does there: WarmupCosineLR makes the first update with
+ * rate 0 whatever its least ratio, and OneCycle with the least momentum although its cycle begins at the greatest. Not kept:
+ * that OneCycle sets Adam's beta2 to 0.99 where it cycles the momentum, and cycles the momentum of no optimizer without betas.
  */
 import type { ScheduleConfig, WarmupConfig } from "../config/types.ts";
-import { UsageError } from "../errors/errors.ts";
 
-/** @param update the number of the update, from 1 @param baseLearningRate the optimizer's own */
+type OneCycleConfig = Extract<ScheduleConfig, { type: "OneCycle" }>;
+
+/** @param update the number of the update, from 1 @param baseLearningRate the optimizer's own, or the parameter group's */
 export function learningRateOf(schedule: ScheduleConfig | undefined, baseLearningRate: number, update: number): number {
   if (!schedule) return baseLearningRate;
   const iteration = update - 2;
@@ -27,11 +32,27 @@ export function learningRateOf(schedule: ScheduleConfig | undefined, baseLearnin
       return schedule.minLearningRate * (1 + schedule.stepRate * (schedule.staircase ? Math.floor(cycles) : cycles));
     }
     case "OneCycle":
-      throw new UsageError("scheduler OneCycle is not in this version");
+      return oneCycleRate(schedule, iteration);
     default:
       return schedule satisfies never;
   }
 }
+
+/**
+ * The momentum of an update (from 1), in place of SGD's momentum and of Adam's and Lion's beta1; undefined: the optimizer's own.
+ * It mirrors the learning rate. Its decay makes it grow, and Adam knows no beta1 of 1: there it stays just below.
+ */
+export function momentumOf(schedule: ScheduleConfig | undefined, update: number): number | undefined {
+  if (schedule?.type !== "OneCycle" || !schedule.momentum) return undefined;
+  const { minMomentum, maxMomentum, decayRate } = schedule.momentum;
+  const iteration = update - 2;
+  if (iteration < 0) return minMomentum;
+  const share = cycleShare(schedule, iteration);
+  if (share !== undefined) return between(maxMomentum, minMomentum, share);
+  return Math.min(greatestMomentum, maxMomentum * (1 + decayRate * decayIntervals(schedule, iteration)));
+}
+
+const greatestMomentum = 0.9999;
 
 const between = (low: number, high: number, share: number): number => low + (high - low) * share;
 
@@ -56,4 +77,23 @@ function cosineRatio(config: Extract<ScheduleConfig, { type: "WarmupCosineLR" }>
   const steps = warmupSteps(config);
   const progress = Math.min(1, (iteration - steps + 1) / Math.max(1, config.totalSteps - steps));
   return between(config.cosMinRatio, 1, (1 + Math.cos(Math.PI * progress)) / 2);
+}
+
+function oneCycleRate(config: OneCycleConfig, iteration: number): number {
+  const share = cycleShare(config, iteration);
+  if (share !== undefined) return between(config.minLearningRate, config.maxLearningRate, share);
+  return config.minLearningRate / (1 + config.decayRate * decayIntervals(config, iteration));
+}
+
+/** From 0 up to 1 over the first half of the cycle and back over the second (Smith 2018); undefined after it. */
+function cycleShare({ firstStepSize, secondStepSize }: OneCycleConfig, iteration: number): number | undefined {
+  const cycleSize = firstStepSize + secondStepSize;
+  if (iteration >= cycleSize) return undefined;
+  const place = (iteration + 1) % cycleSize;
+  return place <= firstStepSize ? place / firstStepSize : (cycleSize - place) / secondStepSize;
+}
+
+/** How often the decay after the cycle has run its length; 0 without one. */
+function decayIntervals({ firstStepSize, secondStepSize, decayStepSize }: OneCycleConfig, iteration: number): number {
+  return decayStepSize > 0 ? (iteration - (firstStepSize + secondStepSize) + 1) / decayStepSize : 0;
 }

@@ -4,6 +4,7 @@
  * the padded values to the byte and to the element.
  */
 import { dtypeBytes } from "../device/dtype.ts";
+import { createOptimizer } from "../optim/optimizer.ts";
 import type { FlatLayout } from "./layout.ts";
 import type { Plan } from "./plan.ts";
 import type { Split } from "./residence.ts";
@@ -40,15 +41,16 @@ function expectedBytes(flats: readonly FlatLayout[], bytesEach: number, split: S
   };
 }
 
-/** Model states at rest on each rank (contracts 13). */
+/** Model states at rest on each rank (contracts 13); what the optimizer keeps of an element is the rule's to say. */
 export function expectedStates(plan: Plan): ExpectedStates {
   const { parameters, gradients, optimizer } = plan.residences;
   const masterBytes = parameters.dtype === "f32" ? 0 : 4;
+  const momentBytes = 4 * createOptimizer(plan.config.optimizer).states.length;
   const persistent = allFlats(plan).filter((f) => f.persistent);
   return {
     parameters: expectedBytes(allFlats(plan), dtypeBytes[parameters.dtype], parameters.split, plan),
     gradients: expectedBytes(trainableFlats(plan), dtypeBytes[gradients.dtype], gradients.split, plan),
-    optimizer: expectedBytes(trainableFlats(plan), masterBytes + 8, optimizer.split, plan),
+    optimizer: expectedBytes(trainableFlats(plan), masterBytes + momentBytes, optimizer.split, plan),
     gathered: expectedBytes(persistent, dtypeBytes[parameters.dtype], "whole", plan),
   };
 }

@@ -1,13 +1,18 @@
 /**
- * The optimizer step and publish. The optimizer walks the elements it holds, unit by unit in the order of the next forward
- * and sub-group by sub-group; then fresh parameters go to where parameters live. The next forward waits per unit, at gather.
+ * The optimizer step and publish. The optimizer walks the elements it holds, unit by unit in the order of the next forward and
+ * sub-group by sub-group, each cut at the borders of parameter groups; then fresh parameters go to where parameters live. The
+ * next forward waits per unit, at gather.
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
+import type { OptimizerPart } from "../device/ledger.ts";
+import { ParameterGroups } from "../optim/groups.ts";
 import { createOptimizer, type Optimizer, type UpdateStep } from "../optim/optimizer.ts";
-import { learningRateOf } from "../optim/schedules.ts";
+import { learningRateOf, momentumOf } from "../optim/schedules.ts";
+import type { FlatLayout } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
-import { type CollectivePart, type FlatState, segmentCalls } from "./flat.ts";
+import { type CollectivePart, type FlatState, type Range, segmentCalls } from "./flat.ts";
+import { type GroupRange, groupRanges, rangesWithin } from "./group-ranges.ts";
 import type { UnitState } from "./unit.ts";
 
 export class OptimizerStep {
@@ -15,12 +20,19 @@ export class OptimizerStep {
   readonly #group: ProcessGroup;
   readonly #plan: Plan;
   readonly #optimizer: Optimizer;
+  readonly #groups: ParameterGroups;
+  readonly #groupRanges: ReadonlyMap<FlatLayout, readonly GroupRange[]>;
 
+  /** @throws UsageError for a parameter group that has no parameter */
   constructor(device: Device, group: ProcessGroup, plan: Plan) {
     this.#device = device;
     this.#group = group;
     this.#plan = plan;
     this.#optimizer = createOptimizer(plan.config.optimizer);
+    const flats = plan.units.flatMap((u) => u.flats);
+    const parameters = flats.flatMap(({ pieces, trainable }) => pieces.map(({ name }) => ({ name, trainable })));
+    this.#groups = new ParameterGroups(plan.config.optimizer, plan.config.parameterGroups, parameters);
+    this.#groupRanges = new Map(flats.map((flat) => [flat, groupRanges(flat, (name) => this.#groups.of(name))]));
   }
 
   /** The learning rate of an update (from 1) for parameters that belong to no group. */
@@ -31,32 +43,39 @@ export class OptimizerStep {
 
   /** @param update number of the update, from 1 @param gradientScale clipping and the inverse loss scale in one */
   run(units: readonly UnitState[], update: number, gradientScale: number): void {
-    const step = { update, gradientScale, learningRate: this.learningRateAt(update) };
+    const { schedule } = this.#plan.config;
+    const momentum = momentumOf(schedule, update);
+    const steps = this.#groups.numbers.map(({ learningRate, weightDecay }) => {
+      const scheduled = learningRateOf(schedule, learningRate, update);
+      return { update, gradientScale, learningRate: scheduled, weightDecay, momentum };
+    });
     for (const unit of units) {
-      for (const state of unit.trainable) this.#update(state, step);
+      for (const state of unit.trainable) this.#update(state, steps);
       this.#publish(unit);
     }
   }
 
-  #update(state: FlatState, step: UpdateStep): void {
+  /** @param steps of each parameter group */
+  #update(state: FlatState, steps: readonly UpdateStep[]): void {
     const { start, end } = state.updates;
     const subGroup = this.#plan.sizes.subGroup.elements;
-    const writesCopy = state.master !== state.parameters;
+    const ranges = this.#groupRanges.get(state.layout)!;
     for (let first = start; first < end; first += subGroup)
-      this.#updateRange(state, first, Math.min(subGroup, end - first), writesCopy, step);
+      for (const range of rangesWithin(ranges, first, Math.min(first + subGroup, end)))
+        this.#updateRange(state, range, steps[range.group]!);
     state.ready = this.#device.mark("compute");
   }
 
-  #updateRange(state: FlatState, first: number, count: number, writesCopy: boolean, step: UpdateStep): void {
+  #updateRange(state: FlatState, { start, end }: Range, step: UpdateStep): void {
+    const writesCopy = state.master !== state.parameters;
     const range = {
-      count,
-      master: state.master!.at(first),
-      firstMoment: state.moments.get("firstMoment")!.at(first),
-      secondMoment: state.moments.get("secondMoment")!.at(first),
-      gradient: state.gradients!.at(first),
+      count: end - start,
+      master: state.master!.at(start),
+      gradient: state.gradients!.at(start),
       gradientType: state.gradients!.dtype,
-      parameter: writesCopy ? state.parameters.at(first) : null,
+      parameter: writesCopy ? state.parameters.at(start) : null,
       parameterType: state.parameters.dtype,
+      state: (part: OptimizerPart) => state.moments.get(part)!.at(start),
     };
     this.#optimizer.issue(this.#device, "compute", range, step);
   }
