@@ -286,8 +286,8 @@ export class Engine<B extends object> {
   }
 
   /** Runs `body` with what this rank must keep of the run; between two steps only, and nothing else runs meanwhile. */
-  keep<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
-    return this.#alone("keep", async () => {
+  saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
+    return this.#alone("saveStates", async () => {
       if (this.#microBatch > 0 || this.#tape)
         throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
       return body(stateReader(this.device, this.#units.flats));
