@@ -28,7 +28,7 @@ export function forecastOf(job: Job, worldSize: number, rank = 0): Promise<Forec
  */
 export function statesFormula(precision: string, stage: number, elements: number, n: number, extra = 0): number {
   const bytes =
-    precision === "bf16" ? [16, 4 + 12 / n, 2 + 14 / n, 16 / n][stage]! : [16, 8 + 8 / n, 4 + 12 / n, 16 / n][stage]!;
+    precision !== "fp32" ? [16, 4 + 12 / n, 2 + 14 / n, 16 / n][stage]! : [16, 8 + 8 / n, 4 + 12 / n, 16 / n][stage]!;
   return (bytes + (stage >= 2 ? extra / n : extra)) * elements;
 }
 
@@ -52,7 +52,7 @@ export function expectFormulas(plan: Plan, report: RankReport): void {
   const { precision, stage, worldSize, gradientAccumulation, gradientAccumulationType } = plan.config;
   const { all, persistent } = paddedElements(plan);
   expect(all).toBe(plan.parameterElements + plan.paddingElements);
-  const extra = gradientAccumulationType === "fp32" && precision === "bf16" ? 2 : 0;
+  const extra = gradientAccumulationType === "fp32" && precision !== "fp32" ? 2 : 0;
   const { device } = report.memory;
   const states = device.parameters.current + device.gradients.current + device.optimizer.current;
   expect(states).toBeCloseTo(statesFormula(precision, stage, all, worldSize, extra), 3);

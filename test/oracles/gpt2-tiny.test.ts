@@ -30,7 +30,7 @@ const modelConfig = async (): Promise<Gpt2Config> => {
   return opened.config;
 };
 
-async function jobOf(stage: number, precision: "fp32" | "bf16", more: object = {}): Promise<Job> {
+async function jobOf(stage: number, precision: "fp32" | "bf16" | "fp16", more: object = {}): Promise<Job> {
   const { lr, weight_decay, betas, eps } = expected;
   return {
     model: { kind: "gpt2", config: await modelConfig() },
@@ -43,6 +43,7 @@ async function jobOf(stage: number, precision: "fp32" | "bf16", more: object = {
       train_batch_size: expected.global_batch,
       gradient_clipping: expected.clip,
       bf16: { enabled: precision === "bf16" },
+      fp16: { enabled: precision === "fp16" },
       optimizer: { type: "AdamW", params: { lr, weight_decay, betas, eps } },
       zero_optimization: { stage, stage3_param_persistence_threshold: 0 },
       ...more,
@@ -84,11 +85,14 @@ describe("gpt2-tiny is PyTorch's", () => {
     [2, 2],
     [3, 4],
   ] as const)
-    test(`bf16, stage ${stage}, ${ranks} ranks`, async () => {
-      const { records } = await run(ranks, await jobOf(stage, "bf16"));
-      const losses = records.map((r) => r.loss);
-      expect(relativeError(losses, expected.losses)).toBeLessThan(0.01);
-    });
+    for (const precision of ["bf16", "fp16"] as const)
+      test(`${precision}, stage ${stage}, ${ranks} ranks`, async () => {
+        const { records } = await run(ranks, await jobOf(stage, precision));
+        const losses = records.map((r) => r.loss);
+        expect(relativeError(losses, expected.losses)).toBeLessThan(0.01);
+        // DeepSpeed's default scale is one that this model takes from the start.
+        expect(records.every((r) => !r.skipped && r.lossScale === (precision === "fp16" ? 65536 : 1))).toBe(true);
+      });
 
   test("the final weights are not the first ones, so that the comparison can fail", async () => {
     await using first = await openModelFolder(`${folder}model`);
