@@ -1,16 +1,25 @@
 /** A training job as plain data: what the command line said, checked, and in a form that every rank reads alike. */
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
-import { parseConfigFile } from "../config/json.ts";
+import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, resolveConfig } from "../config/resolve.ts";
 import { WindowSampler } from "../data/sampler.ts";
 import { openTokens, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
+import { refuseOffload } from "../launch/offload.ts";
 import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
 
+/** What `shunya train` was asked for. */
+export interface TrainRequest extends Omit<TrainJob, "model"> {
+  /** Undefined: chosen (choice.ts), and so is a configuration that is left out. */
+  readonly model: TrainJob["model"] | undefined;
+}
+
 export interface TrainJob {
-  readonly config: string | undefined;
+  /** A file, or what was chosen. */
+  readonly config: string | object | undefined;
   readonly overrides: readonly Override[];
-  readonly model: string;
+  /** A published name, a folder, or a shape that was chosen. */
+  readonly model: string | Gpt2Config;
   readonly data: readonly string[];
   readonly ranks: number;
   /** Undefined: one epoch. */
@@ -39,19 +48,27 @@ export interface OpenedModel extends AsyncDisposable {
   readonly weights: ModelFolder["weights"];
 }
 
-/** A published name, or a folder with config.json and perhaps weights. */
-export async function openModel(nameOrFolder: string): Promise<OpenedModel> {
-  if (nameOrFolder in gpt2Configs) {
-    const config = gpt2Configs[nameOrFolder as keyof typeof gpt2Configs];
-    return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
-  }
-  return openModelFolder(nameOrFolder);
+/** A published name, a folder with config.json and perhaps weights, or a shape. */
+export async function openModel(model: TrainJob["model"]): Promise<OpenedModel> {
+  if (typeof model === "string" && !Object.hasOwn(gpt2Configs, model)) return openModelFolder(model);
+  const config = typeof model === "string" ? gpt2Configs[model as keyof typeof gpt2Configs] : model;
+  return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
+}
+
+/** The file or object of a job as the configuration reader takes it. */
+export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undefined {
+  if (config === undefined) return undefined;
+  return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
 /** @throws ConfigError, ModelError, DataError, UsageError */
 export async function openJob(job: TrainJob): Promise<OpenedJob> {
-  const file = job.config === undefined ? undefined : parseConfigFile(job.config);
-  const config = resolveConfig({ file, overrides: job.overrides, worldSize: job.ranks });
+  const config = resolveConfig({
+    file: parseJobConfig(job.config),
+    overrides: job.overrides,
+    worldSize: job.ranks,
+  });
+  refuseOffload(config);
   const model = await openModel(job.model);
   try {
     const seqLength = job.seqLength ?? model.config.positions;

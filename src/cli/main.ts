@@ -5,7 +5,7 @@ import { ShunyaError, UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
-import { parseBytes, parseDevice, parseInteger, parseTemperature } from "./parse.ts";
+import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
 
 const trainsOn =
   "This version trains on the CPU of one Linux or macOS machine (fp32 and bf16); there is no GPU support yet.";
@@ -18,7 +18,9 @@ interface TrainFlags {
   readonly config?: string;
   readonly stage?: number;
   readonly set?: readonly Override[];
-  readonly model: string;
+  readonly model?: string;
+  readonly microBatch?: number;
+  readonly lr?: number;
   readonly data: readonly string[];
   readonly ranks: number;
   readonly steps?: number;
@@ -37,13 +39,28 @@ function collectOverride(text: string, before: readonly Override[] = []): readon
   return [...before, override];
 }
 
+/** Values of the file that have a flag of their own. */
+function namedOverrides({ stage, microBatch, lr }: TrainFlags): Override[] {
+  const all: readonly (readonly [string, number | undefined])[] = [
+    ["zero_optimization.stage", stage],
+    ["train_micro_batch_size_per_gpu", microBatch],
+    ["optimizer.params.lr", lr],
+  ];
+  return all.flatMap(([path, value]) => (value === undefined ? [] : [[path, value] as const]));
+}
+
 function trainCommand(): Command {
   return new Command("train")
     .description("train a GPT-2 on text with N data-parallel ranks at a ZeRO stage")
-    .requiredOption("--model <name|dir>", "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder")
+    .option(
+      "--model <name|dir>",
+      "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
+    )
     .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
+    .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
+    .option("--lr <x>", "learning rate of the optimizer; overrides the file", parsePositive)
     .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride)
     .option("--ranks <n>", "data-parallel ranks, one process each", parseInteger(1, mostRanks), 1)
     .option("--steps <n>", "optimizer steps (default: one epoch)", parseInteger(1))
@@ -57,10 +74,9 @@ function trainCommand(): Command {
     .option("--log-json <file>", "one JSON object per step: loss, memory, traffic, operations of every rank")
     .action(async (flags: TrainFlags) => {
       const { runTrain } = await import("./train.ts");
-      const stage: Override[] = flags.stage === undefined ? [] : [["zero_optimization.stage", flags.stage]];
       const job = {
         config: flags.config,
-        overrides: [...(flags.set ?? []), ...stage],
+        overrides: [...(flags.set ?? []), ...namedOverrides(flags)],
         model: flags.model,
         data: flags.data,
         ranks: flags.ranks,

@@ -34,6 +34,13 @@ export const parseInteger =
     throw new InvalidArgumentError(`found "${text}"; wanted a whole number ${range}.`);
   };
 
+export function parsePositive(text: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isFinite(value) || value <= 0)
+    throw new InvalidArgumentError(`found "${text}"; wanted a number above 0, such as 1e-4.`);
+  return value;
+}
+
 export function parseTemperature(text: string): number {
   const value = Number(text);
   if (text.trim() === "" || !Number.isFinite(value) || value < 0)

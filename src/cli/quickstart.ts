@@ -4,10 +4,11 @@ import { exitCodes } from "../launch/exit-codes.ts";
 import type { Logger } from "../log/logger.ts";
 import { formatBytes, formatDuration } from "../report/numbers.ts";
 import { type StagePeak, stageThatFits } from "../report/refusal.ts";
+import { forecastStages } from "./foretell.ts";
 import { printContinuation } from "./generate.ts";
 import { openJob, type TrainJob } from "./job.ts";
 import { type Scene, setScene } from "./quickstart-scene.ts";
-import { forecastStages, runTrain, type TrainResult } from "./train.ts";
+import { runTrain, type TrainResult } from "./train.ts";
 
 export interface QuickstartOptions {
   /** Everything is written here. */

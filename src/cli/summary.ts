@@ -2,7 +2,7 @@
 import { expectedStates, expectedTraffic } from "../plan/expected.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
-import { formatBytes, formatCount, formatOperations } from "../report/numbers.ts";
+import { formatBytes, formatCount, formatOperations, formatReal } from "../report/numbers.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
 import type { Forecast } from "../zero/forecast.ts";
@@ -14,18 +14,27 @@ export function renderOpening(
   { config, sampler, seqLength, steps, tokens }: OpenedJob,
   f: Forecast,
 ): string {
-  const clipping = config.gradientClipping > 0 ? `clipped at ${config.gradientClipping}` : "not clipped";
-  const { optimizer } = config;
-  return [
-    `Model ${job.model}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}, on ${config.worldSize} CPU rank(s) of ${job.threads} thread(s), ZeRO stage ${config.stage}.`,
-    `Data: ${formatCount(tokens.count)} tokens, ${formatCount(sampler.windowCount)} windows of ${seqLength}; ${formatCount(steps)} steps of ${config.trainBatch} windows (${config.microBatch} a rank x ${config.gradientAccumulation} x ${config.worldSize} ranks).`,
-    `${optimizer.type}: learning rate ${optimizer.learningRate} (${config.schedule?.type ?? "constant"}), weight decay ${optimizer.weightDecay}; gradients ${clipping}.`,
-    `Device memory of a rank: ${formatBytes(f.peakBytes)} at the peak${job.deviceMemoryBytes === undefined ? "" : `, of a budget of ${formatBytes(job.deviceMemoryBytes)}`}.`,
-    "",
-    renderSizes(f.plan),
-    "",
-    "",
-  ].join("\n");
+  const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch, schedule } = config;
+  const clipping = config.gradientClipping > 0 ? `gradients clipped at ${config.gradientClipping}` : "no clipping";
+  const name = typeof job.model === "string" ? job.model : "chosen";
+  const epochs = (steps * trainBatch) / sampler.windowCount;
+  const perEpoch = sampler.windowCount / trainBatch;
+  const threads = `${job.threads} thread${job.threads > 1 ? "s" : ""}`;
+  const budget = job.deviceMemoryBytes === undefined ? "" : ` of a budget of ${formatBytes(job.deviceMemoryBytes)}`;
+  const rows: readonly (readonly [string, string])[] = [
+    ["model", `${name}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}`],
+    ["ranks", `${worldSize} on the CPU, of ${threads}; ZeRO stage ${config.stage}`],
+    ["data", `${formatCount(tokens.count)} tokens, ${formatCount(sampler.windowCount)} windows of ${seqLength}`],
+    [
+      "batch",
+      `${microBatch} windows x ${gradientAccumulation} accumulated x ${worldSize} ranks = ${trainBatch} windows a step`,
+    ],
+    ["steps", `${formatCount(steps)} of ${formatReal(perEpoch)} an epoch: ${formatReal(epochs)} epochs`],
+    ["optimizer", `${optimizer.type}, learning rate ${optimizer.learningRate} (${schedule?.type ?? "constant"})`],
+    ["", `weight decay ${optimizer.weightDecay}, ${clipping}`],
+    ["memory", `${formatBytes(f.peakBytes)} of device memory on a rank at the peak${budget}`],
+  ];
+  return [...rows.map(([label, text]) => `${label.padEnd(11)}${text}`), "", renderSizes(f.plan), "", ""].join("\n");
 }
 
 /** Tables of the last step, and the loss over all steps. */
@@ -50,6 +59,7 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
     renderTrafficTables(traffic),
     "",
     `Floating-point operations a step, rank by rank: ${operations} (expected ${formatOperations(f.report.operations)} each).`,
+    countSteps(records),
     `${formatCount(tokens)} tokens in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
     "",
     ...(records.length > 1
@@ -63,3 +73,14 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
       : []),
   ].join("\n");
 }
+
+/** "100 steps attempted, 97 applied, 3 skipped (4, 5, 9)." */
+function countSteps(records: readonly StepRecord[]): string {
+  const skipped = records.filter((r) => r.skipped).map((r) => r.step);
+  const named = skipped.length <= mostNamed ? skipped : [...skipped.slice(0, mostNamed), "..."];
+  const which = skipped.length === 0 ? "" : ` (${named.join(", ")})`;
+  const applied = records.length - skipped.length;
+  return `${formatCount(records.length)} steps attempted, ${formatCount(applied)} applied, ${formatCount(skipped.length)} skipped${which}.`;
+}
+
+const mostNamed = 10;

@@ -1,20 +1,22 @@
 /** `shunya train`: checks the job and foretells its memory before anything is allocated, then runs it on N ranks. */
-import { totalmem } from "node:os";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ResolvedConfig, Stage } from "../config/types.ts";
-import { memoryKinds } from "../device/ledger.ts";
-import { MemoryBudgetError, UsageError } from "../errors/errors.ts";
+import { openTokens } from "../data/tokens.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
-import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
-import { describeTerminal, renderProgress } from "../report/progress.ts";
-import { renderRefusal, type StagePeak } from "../report/refusal.ts";
-import { renderStepRecord, stepRecord } from "../report/step-record.ts";
-import { type Forecast, forecast } from "../zero/forecast.ts";
+import { RunReport } from "../monitor/run-report.ts";
+import { describeTerminal } from "../report/progress.ts";
 import type { StepRecord } from "../zero/record.ts";
+import { type Choice, chooseJob } from "./choice.ts";
+import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, LineLog } from "./destinations.ts";
-import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
+import { checkBudget, forecastJob } from "./foretell.ts";
+import { openJob, type TrainJob, type TrainRequest } from "./job.ts";
+import { measureSpeed } from "./machine-speed.ts";
+import { OutputLock } from "./output-lock.ts";
+import { StepPrinter } from "./step-printer.ts";
 import { renderOpening, renderSummary } from "./summary.ts";
 import type { TrainMessage } from "./train-rank.ts";
 
@@ -23,18 +25,37 @@ export interface TrainResult {
   readonly records: readonly StepRecord[];
 }
 
+const write = (text: string): void => void process.stdout.write(text);
+
 /** @throws ShunyaError for anything that can be known beforehand */
-export async function runTrain(job: TrainJob, logJson: string | undefined, logger: Logger): Promise<TrainResult> {
+export async function runTrain(
+  request: TrainRequest,
+  logJson: string | undefined,
+  logger: Logger,
+): Promise<TrainResult> {
+  const { model, config } = request;
+  const choice = model === undefined ? await chooseAndTell(request) : undefined;
+  const job: TrainJob = choice?.job ?? { ...request, model: model! };
   await using opened = await openJob(job);
   for (const warning of opened.config.warnings) logger.warn(warning);
   const foretold = await forecastJob(job, opened, opened.config);
   await checkBudget(job, opened, foretold);
   if (job.output !== undefined) await checkOutput(job.output);
-  const inputs = [...job.data, ...(job.config === undefined ? [] : [job.config])];
+  const inputs = [...job.data, ...(typeof config === "string" ? [config] : [])];
   await using log = logJson === undefined ? undefined : await LineLog.open(logJson, inputs, logger);
-  process.stdout.write(renderOpening(job, opened, foretold));
+  const { plan, operationsByUnit } = foretold;
+  using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
+  using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
+  write(renderOpening(job, opened, foretold));
+  write(report.begin());
   const records: StepRecord[] = [];
-  const show = stepPrinter(opened, log);
+  const printer = new StepPrinter({
+    opened,
+    report,
+    log,
+    terminal: describeTerminal(process.stdout, process.env),
+    write,
+  });
   let savedAfter: number | undefined;
   const launch = launchRanks({
     ranks: job.ranks,
@@ -42,91 +63,55 @@ export async function runTrain(job: TrainJob, logJson: string | undefined, logge
       new URL(import.meta.url.endsWith(".ts") ? "./train-rank.ts" : "./train-rank.js", import.meta.url),
     ),
     arenaBytes: defaultArenaBytes(),
-    logger,
+    logger: belowProgress(logger, printer),
     onMessage: (_rank, payload) => {
       const message = payload as TrainMessage;
       if (message.type === "saved") savedAfter = message.afterStep;
       else {
         records.push(message.record);
-        show(message.record);
+        printer.show(message.record);
       }
     },
   });
   for (let rank = 0; rank < job.ranks; rank++) launch.send(rank, job);
   const { exitCode } = await launch.outcome;
-  if (records.length > 0) process.stdout.write(renderSummary(opened, foretold, records));
-  if (job.output !== undefined)
-    process.stdout.write(
-      savedAfter === undefined
-        ? `Training did not finish, so no model was written to ${job.output}.\n`
-        : `The model after step ${savedAfter} is in ${job.output}.\n`,
-    );
+  printer.endLine();
+  if (records.length > 0) write(renderSummary(opened, foretold, records) + report.end());
+  if (job.output !== undefined) write(tellOutput(job.output, savedAfter, choice, logger));
   return { exitCode, records };
 }
 
-/** Far beyond any device, and small enough to be written down. */
-const mostTokensOfMicroBatch = 2 ** 24;
-
-/** @throws UsageError for a micro-batch beyond all devices */
-async function forecastJob(job: TrainJob, opened: OpenedJob, config: ResolvedConfig): Promise<Forecast> {
-  const shape = [config.microBatch, opened.seqLength];
-  if (config.microBatch * opened.seqLength > mostTokensOfMicroBatch)
-    throw new UsageError(
-      `a micro-batch of ${config.microBatch} windows of ${opened.seqLength} tokens is beyond any device; ` +
-        `wanted at most ${mostTokensOfMicroBatch} tokens: lower train_micro_batch_size_per_gpu`,
-    );
-  const data = new Int32Array(config.microBatch * opened.seqLength);
-  return forecast<LanguageBatch>({
-    model: new Gpt2(opened.model.config),
-    config,
-    threads: job.threads,
-    batch: { inputs: { data, shape }, targets: { data, shape } },
-  });
-}
-
-/** What the job would need at every stage, lowest first. */
-export async function forecastStages(job: TrainJob, opened: OpenedJob): Promise<StagePeak[]> {
-  const stages: StagePeak[] = [];
-  for (const stage of [0, 1, 2, 3] as Stage[]) {
-    const { peakBytes } = await forecastJob(job, opened, { ...opened.config, stage });
-    stages.push({ stage, peakBytes });
-  }
-  return stages;
-}
-
-/** @throws MemoryBudgetError with the table of where the bytes would go and the stage that fits */
-async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Forecast): Promise<void> {
-  const budgetBytes = job.deviceMemoryBytes ?? machineShareBytes(job.ranks);
-  if (foretold.peakBytes <= budgetBytes) return;
-  const stages = await forecastStages(job, opened);
-  const { stage } = opened.config;
-  const refusal = renderRefusal({ stage, budgetBytes, atPeak: foretold.atPeak, stages });
-  const share = "(The budget is a rank's share of this machine's memory, since --device-memory was not given.)";
-  const message = job.deviceMemoryBytes === undefined ? `${refusal}\n${share}` : refusal;
-  throw new MemoryBudgetError("device", foretold.peakBytes, budgetBytes, message);
-}
-
-/** More than that, and the system would end the ranks in mid-training. A container may have less than its machine. */
-function machineShareBytes(ranks: number): number {
-  const containerBytes = process.constrainedMemory() || Number.POSITIVE_INFINITY;
-  return Math.floor(Math.min(totalmem(), containerBytes) / ranks);
-}
-
-function stepPrinter(opened: OpenedJob, log: LineLog | undefined): (record: StepRecord) => void {
-  const terminal = describeTerminal(process.stdout, process.env);
-  const { config, steps } = opened;
-  const tokensPerStep = config.trainBatch * opened.seqLength;
-  let seconds = 0;
-  return (record) => {
-    seconds += record.seconds;
-    const summary = { ...record, tokensPerSecond: tokensPerStep / record.seconds };
-    log?.write(renderStepRecord(stepRecord(summary, record.ranks)));
-    const last = record.step === steps;
-    const due = terminal.isTerminal || record.step === 1 || last || record.step % config.reporting.stepsPerPrint === 0;
-    if (!due) return;
-    const peakBytes = Math.max(...record.ranks.map((r) => memoryKinds.reduce((sum, k) => sum + r.memory.atPeak[k], 0)));
-    const secondsLeft = (seconds / record.step) * (steps - record.step);
-    process.stdout.write(renderProgress({ ...summary, steps, peakBytes, secondsLeft }, terminal));
-    if (terminal.isTerminal && last) process.stdout.write("\n");
+/** A message does not go on in the middle of a progress line. */
+function belowProgress(logger: Logger, printer: StepPrinter): Logger {
+  const after = (say: (message: string) => void) => (message: string) => {
+    printer.endLine();
+    say(message);
   };
+  return { ...logger, info: after(logger.info), error: after(logger.error) };
+}
+
+/** @throws DataError, ConfigError */
+async function chooseAndTell(request: TrainRequest): Promise<Choice> {
+  await using tokens = await openTokens(request.data, { vocabularySize: 256 });
+  const speed = measureSpeed();
+  const choice = await chooseJob(request, tokens.count, speed);
+  write(renderChoice(choice, speed));
+  return choice;
+}
+
+function tellOutput(
+  output: string,
+  savedAfter: number | undefined,
+  choice: Choice | undefined,
+  logger: Logger,
+): string {
+  if (savedAfter === undefined) return `Training did not finish, so no model was written to ${output}.\n`;
+  if (choice?.settings) {
+    try {
+      writeFileSync(join(output, keptConfigName), renderSettings(choice.settings));
+    } catch (error) {
+      logger.warn(`the configuration could not be written beside the model: ${(error as Error).message}`);
+    }
+  }
+  return `The model after step ${savedAfter} is in ${output}.\n`;
 }

@@ -4,6 +4,7 @@ import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { Engine, type EngineOptions } from "../zero/engine.ts";
 import type { WeightSource } from "../zero/weights.ts";
+import { refuseOffload } from "./offload.ts";
 import { joinWorld, type World, type WorldOptions } from "./world.ts";
 
 export interface InitializeOptions<B extends object> extends WorldOptions {
@@ -36,6 +37,7 @@ export function initializeIn<B extends object>(
   config: ResolvedConfig,
   options: Omit<InitializeOptions<B>, "config">,
 ): Promise<Engine<B>> {
+  refuseOffload(config);
   const { model, seed, weights } = options;
   const signals = [options.signal, world.stopSignal].filter((s) => s !== undefined);
   return Engine.create({

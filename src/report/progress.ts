@@ -1,5 +1,6 @@
 /** How a run shows that it moves: one line that rewrites itself on a terminal, one plain line a step elsewhere. */
 import { createColors } from "picocolors";
+import type { Precision } from "../config/types.ts";
 import { formatBytes, formatCount, formatDuration, formatReal } from "./numbers.ts";
 import type { StepSummary } from "./types.ts";
 
@@ -33,6 +34,14 @@ export function renderProgress(progress: Progress, terminal: Terminal): string {
   if (!terminal.isTerminal) return `${fields.map(([name, value]) => `${name} ${value}`).join("  ")}\n`;
   return `\r\u001b[2K${fitFields(fields, terminal)}`;
 }
+
+/** What to say of a skipped step, beside its progress line: a run that skips every step looks healthy otherwise. */
+export function renderSkip({ step, reason, lossScale }: Skip, precision: Precision): string {
+  const scale = precision === "fp16" ? ` (loss scale ${formatCount(lossScale)})` : "";
+  return `step ${step} was skipped and changed nothing: ${reason ?? "a gradient is not finite"}${scale}\n`;
+}
+
+type Skip = Pick<StepSummary, "step" | "reason" | "lossScale">;
 
 type Field = readonly [name: string, value: string];
 

@@ -23,20 +23,35 @@ export interface RankRecord {
   readonly operations: number;
 }
 
-export interface LoggedStep extends StepSummary {
+export interface LoggedStep extends Omit<StepSummary, "reason"> {
+  /** Null where the step was not skipped. */
+  readonly reason: string | null;
   /** In rank order. */
   readonly ranks: readonly RankRecord[];
 }
 
 /** @param ranks in rank order */
 export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): LoggedStep {
-  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond } = summary;
   const logged = ranks.map(({ memory, traffic, operations }) => ({
     memory: memoryRecord(memory),
     traffic,
     operations,
   }));
-  return { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, ranks: logged };
+  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, phaseSeconds } = summary;
+  const reason = summary.reason ?? null;
+  // JSON leaves undefined phaseSeconds out.
+  return {
+    step,
+    loss,
+    gradNorm,
+    learningRate,
+    lossScale,
+    skipped,
+    reason,
+    tokensPerSecond,
+    phaseSeconds,
+    ranks: logged,
+  };
 }
 
 /** One line, newline included. Numbers that JSON cannot hold (a loss of NaN) are written as null. */

@@ -5,9 +5,11 @@ import type { TrafficTerm } from "../plan/expected.ts";
 import type { StepRecord } from "../zero/record.ts";
 
 /** One attempted step, without the ranks' ledgers. */
-export interface StepSummary extends Omit<StepRecord, "seconds" | "ranks"> {
+export interface StepSummary extends Omit<StepRecord, "seconds" | "phaseSeconds" | "ranks"> {
   /** Of all ranks together. */
   readonly tokensPerSecond: number;
+  /** Undefined: phases were not waited for, so their times mean nothing. */
+  readonly phaseSeconds: StepRecord["phaseSeconds"] | undefined;
 }
 
 /** One rank's device memory. */

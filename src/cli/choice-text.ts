@@ -1,0 +1,43 @@
+/** What was chosen for a `shunya train` without a model, in full, and how to keep it. */
+import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
+import { formatCount, formatDuration, formatOperations } from "../report/numbers.ts";
+import { type Choice, type MachineSpeed, mostEpochs } from "./choice.ts";
+
+/** The name of the configuration beside a model that was trained with it. */
+export const keptConfigName = "ds_config.json";
+
+export function renderChoice(choice: Choice, speed: MachineSpeed): string {
+  const { settings, model, job } = choice;
+  const chosen = settings === undefined ? "a model" : "a model and a configuration";
+  return [
+    `No --model was given: Shunya chose ${chosen} for this machine and this text.`,
+    `Measured: ${formatOperations(speed.fp32)}/s in fp32 and ${formatOperations(speed.bf16)}/s in bf16 on one of ${speed.cores} cores.`,
+    "",
+    "The model (config.json):",
+    renderGpt2Config(model).trim(),
+    "",
+    ...(settings === undefined ? [] : [`The configuration (${keptConfigName}):`, renderSettings(settings).trim(), ""]),
+    lengthOf(choice),
+    ...keeping(job.output, settings !== undefined),
+    "",
+    "",
+  ].join("\n");
+}
+
+export const renderSettings = (settings: object): string => `${JSON.stringify(settings, undefined, 2)}\n`;
+
+function lengthOf({ steps, epochs, seconds, boundBy }: Choice): string {
+  const times = epochs < 10 ? epochs.toFixed(1) : formatCount(epochs);
+  const run = `${formatCount(steps)} steps see the text ${times} times, in about ${formatDuration(seconds)}`;
+  if (boundBy === "epochs")
+    return `${run}.\nMore than ${mostEpochs} times would teach it by heart: a longer text, and not more steps, makes a better model.`;
+  return boundBy === "time" ? `${run}; give --steps for another length.` : `${run}.`;
+}
+
+function keeping(output: string | undefined, hasSettings: boolean): string[] {
+  const both = hasSettings ? "config.json and the configuration" : "config.json";
+  if (output === undefined)
+    return [`NOTHING IS KEPT without --output DIR: with it the trained model, ${both} are written there.`];
+  const files = hasSettings ? `--model ${output} --config ${output}/${keptConfigName}` : `--model ${output}`;
+  return [`The trained model, ${both} go to ${output}; to train it further:`, `  shunya train ${files} --data ...`];
+}

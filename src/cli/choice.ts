@@ -1,0 +1,186 @@
+/**
+ * What `shunya train --data my.txt` trains when nobody says: a model shape and a configuration that this machine gets through
+ * in about ten minutes, by its measured speed and the forecast's count of operations.
+ */
+import { resolveConfig } from "../config/resolve.ts";
+import type { ResolvedConfig } from "../config/types.ts";
+import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { forecastShape } from "./foretell.ts";
+import { parseJobConfig, type TrainJob, type TrainRequest } from "./job.ts";
+import { withOverrides } from "./overrides.ts";
+
+/** Floating-point operations per second of one thread that works in registers alone. */
+export interface MachineSpeed {
+  readonly fp32: number;
+  readonly bf16: number;
+  readonly cores: number;
+}
+
+export interface Choice {
+  readonly job: TrainJob;
+  readonly config: ResolvedConfig;
+  readonly model: Gpt2Config;
+  /** The chosen configuration with the command's overrides in it; undefined where the user gave a file. */
+  readonly settings: object | undefined;
+  readonly steps: number;
+  readonly epochs: number;
+  readonly seconds: number;
+  /** What ended the run: the time, the data or the user. */
+  readonly boundBy: "time" | "epochs" | "--steps";
+}
+
+const budgetSeconds = 9 * 60;
+/** Up to four epochs repeated text is nearly as good as new, up to sixteen it still teaches (Muennighoff et al. 2023). */
+export const mostEpochs = 8;
+/** Fewer tokens a parameter than that, and a smaller model learns more in the same time (Hoffmann et al. 2022 found 20). */
+const leastTokensPerParameter = 10;
+/** Of what a core can do in registers, what training steps of these shapes reach; measured, see docs/benchmarks.md. */
+const shareOfPeak = { fp32: 0.45, bf16: 0.3, fp16: 0.3 };
+/** bf16 costs accuracy: it must pay in time. */
+const leastGainOfBf16 = 1.2;
+
+interface Shape {
+  readonly hidden: number;
+  readonly layers: number;
+  readonly heads: number;
+  readonly positions: number;
+  readonly learningRate: number;
+}
+
+/** Largest first. */
+const shapes: readonly Shape[] = [
+  { hidden: 768, layers: 12, heads: 12, positions: 512, learningRate: 4e-4 },
+  { hidden: 512, layers: 8, heads: 8, positions: 256, learningRate: 6e-4 },
+  { hidden: 384, layers: 6, heads: 6, positions: 256, learningRate: 8e-4 },
+  { hidden: 256, layers: 6, heads: 4, positions: 256, learningRate: 1e-3 },
+  { hidden: 192, layers: 6, heads: 6, positions: 128, learningRate: 1.5e-3 },
+  { hidden: 128, layers: 4, heads: 4, positions: 128, learningRate: 2e-3 },
+  { hidden: 64, layers: 2, heads: 2, positions: 64, learningRate: 3e-3 },
+];
+
+/**
+ * The largest shape that time and text are enough for, or else the smallest.
+ * @param tokenCount bytes of the text, without a byte-order mark @throws ConfigError where the user's file or overrides are wrong
+ */
+export async function chooseJob(request: TrainRequest, tokenCount: number, speed: MachineSpeed): Promise<Choice> {
+  let choice: Choice | undefined;
+  for (const shape of shapes) {
+    const weighed = await weigh(shape, request, tokenCount, speed);
+    choice = weighed.choice;
+    if (weighed.fits) break;
+  }
+  return choice!;
+}
+
+async function weigh(
+  shape: Shape,
+  request: TrainRequest,
+  tokenCount: number,
+  speed: MachineSpeed,
+): Promise<{ choice: Choice; fits: boolean }> {
+  const model = modelOf(shape);
+  const seqLength = request.seqLength ?? model.positions;
+  const windows = Math.max(1, Math.floor((tokenCount - 1) / seqLength));
+  const micro = microBatchFor(windows, request.ranks, request.steps);
+  const precision = speed.bf16 > leastGainOfBf16 * speed.fp32 ? "bf16" : "fp32";
+  // The operations of a step do not depend on how many there are, and their number depends on them.
+  const first = resolveFor(request, shape, micro, precision, request.steps ?? 1);
+  const foretold = await forecastShape(model, { config: first.config, seqLength, threads: request.threads });
+  const threads = Math.min(speed.cores, request.ranks * request.threads);
+  const reached =
+    shareOfPeak[first.config.precision] * threads * speed[first.config.precision === "fp32" ? "fp32" : "bf16"];
+  const secondsPerStep = (foretold.report.operations * request.ranks) / reached;
+  const { trainBatch } = first.config;
+  const byTime = Math.max(1, Math.floor(budgetSeconds / secondsPerStep));
+  const byEpochs = Math.max(1, Math.floor((mostEpochs * windows) / trainBatch));
+  const steps = request.steps ?? Math.min(byTime, byEpochs);
+  const { config, settings } = resolveFor(request, shape, micro, precision, steps);
+  const tokens = steps * trainBatch * seqLength;
+  const fits =
+    seqLength <= model.positions &&
+    tokens >= leastTokensPerParameter * foretold.plan.parameterElements &&
+    steps <= byTime &&
+    foretold.peakBytes <= (request.deviceMemoryBytes ?? Number.POSITIVE_INFINITY);
+  const boundBy = request.steps !== undefined ? "--steps" : byEpochs < byTime ? "epochs" : "time";
+  const job: TrainJob = { ...request, model, steps, config: settings ?? request.config };
+  const choice: Choice = {
+    job,
+    config,
+    model,
+    settings: settings && withOverrides(settings, request.overrides),
+    steps,
+    epochs: (steps * trainBatch) / windows,
+    seconds: steps * secondsPerStep,
+    boundBy,
+  };
+  return { choice, fits };
+}
+
+const mostWindows = 32;
+const leastWindows = 4;
+/** A schedule needs some steps to go somewhere. */
+const leastSteps = 400;
+
+/** Windows of a rank's micro-batch: fewer where the text would end after a handful of steps. */
+function microBatchFor(windows: number, ranks: number, steps: number | undefined): number {
+  let batch = mostWindows;
+  while (steps === undefined && batch > leastWindows && (mostEpochs * windows) / batch < leastSteps) batch /= 2;
+  return Math.max(1, Math.floor(batch / ranks));
+}
+
+function resolveFor(
+  request: TrainRequest,
+  shape: Shape,
+  microBatch: number,
+  precision: "fp32" | "bf16",
+  steps: number,
+): { config: ResolvedConfig; settings: object | undefined } {
+  const settings =
+    request.config === undefined ? settingsOf(shape, microBatch, precision, steps, request.ranks) : undefined;
+  const config = resolveConfig({
+    file: parseJobConfig(settings ?? request.config),
+    overrides: request.overrides,
+    worldSize: request.ranks,
+  });
+  return { config, settings };
+}
+
+function settingsOf(
+  { learningRate }: Shape,
+  microBatch: number,
+  precision: "fp32" | "bf16",
+  steps: number,
+  ranks: number,
+) {
+  return {
+    train_micro_batch_size_per_gpu: microBatch,
+    zero_optimization: { stage: ranks > 1 ? 1 : 0 },
+    ...(precision === "bf16" && { bf16: { enabled: true } }),
+    optimizer: { type: "AdamW", params: { lr: learningRate, betas: [0.9, 0.95], eps: 1e-8, weight_decay: 0.01 } },
+    scheduler: {
+      type: "WarmupCosineLR",
+      params: {
+        total_num_steps: steps,
+        warmup_num_steps: Math.min(200, Math.max(2, Math.round(steps / 20))),
+        warmup_min_ratio: 0.01,
+        cos_min_ratio: 0.1,
+      },
+    },
+    gradient_clipping: 1,
+    steps_per_print: Math.max(1, Math.round(steps / 40)),
+  };
+}
+
+const modelOf = ({ hidden, layers, heads, positions }: Shape): Gpt2Config => ({
+  vocabularySize: 256,
+  positions,
+  hidden,
+  layers,
+  heads,
+  layerNormEpsilon: 1e-5,
+  initializerRange: 0.02,
+  embeddingDropout: 0,
+  attentionDropout: 0,
+  residualDropout: 0,
+  tied: true,
+});
