@@ -39,7 +39,7 @@ async function writeAll(path: string, handle: FileHandle, piece: Uint8Array): Pr
 }
 
 /** Makes the rename itself last; some file systems cannot flush a folder, and there is nothing more to do on those. */
-async function syncFolder(folder: string): Promise<void> {
+export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, "r").catch(() => undefined);
   await handle?.sync().catch(() => undefined);
   await handle?.close();

@@ -23,16 +23,16 @@ export async function writeSafetensors<T extends NewTensor>(
   entries: readonly T[],
   source: (entry: T) => Pieces,
 ): Promise<void> {
-  if (new Set(entries.map((entry) => entry.name)).size !== entries.length) {
-    throw new InternalError(`two tensors of one name are to be written to ${path}`);
-  }
-  await writeAtomically(path, filePieces(entries, source));
+  await writeAtomically(path, safetensorsPieces(entries, source));
 }
 
-async function* filePieces<T extends NewTensor>(
+/** The bytes of such a file. */
+export async function* safetensorsPieces<T extends NewTensor>(
   entries: readonly T[],
   source: (entry: T) => Pieces,
 ): AsyncGenerator<Uint8Array> {
+  if (new Set(entries.map((entry) => entry.name)).size !== entries.length)
+    throw new InternalError("two tensors of one name are to be written to one file");
   yield renderHeader(entries, metadata);
   for (const entry of entries) {
     const wanted = tensorBytes(entry.dtype, entry.shape);

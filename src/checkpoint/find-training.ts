@@ -1,0 +1,96 @@
+/** Which checkpoint a run goes on from, and whether it can: the model must be the saved one. */
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { ProcessGroup } from "../comm/group.ts";
+import type { ResolvedConfig } from "../config/types.ts";
+import { CheckpointError } from "../errors/errors.ts";
+import type { ModelDescription } from "../nn/describe.ts";
+import { createOptimizer } from "../optim/optimizer.ts";
+import { together } from "./agree.ts";
+import { publishedSteps } from "./checkpoint-folders.ts";
+import { openTraining, type TrainingCheckpoint } from "./open-training.ts";
+import { type Manifest, manifestName } from "./training-manifest.ts";
+
+export interface FindOptions {
+  /** The ranks that look together: each reads its part of the files to verify them. Undefined: this process alone. */
+  readonly group?: ProcessGroup;
+  /** Told of each newer checkpoint that is passed over, and why. */
+  readonly onDamaged: (text: string) => void;
+}
+
+/**
+ * Opens a checkpoint whose every byte is as it was written. Every rank of the group calls it with the same path.
+ * @param path of one checkpoint, or of a folder of them: then the newest that is undamaged
+ * @throws CheckpointError, on every rank alike
+ */
+export async function findTraining(path: string, options: FindOptions): Promise<TrainingCheckpoint> {
+  const { group, onDamaged } = options;
+  if (await exists(join(path, manifestName))) return openVerified(path, group);
+  const candidates = await publishedSteps(path);
+  if (candidates.length === 0)
+    throw new CheckpointError(
+      `${path} ${(await exists(path)) ? `is no checkpoint (it has no ${manifestName}) and holds none` : "does not exist"}; ` +
+        "wanted a folder step-... or the folder that holds them",
+    );
+  for (const { folder } of candidates)
+    try {
+      return await openVerified(folder, group);
+    } catch (error) {
+      if (!(error instanceof CheckpointError)) throw error;
+      onDamaged(error.message);
+    }
+  throw new CheckpointError(`none of the ${candidates.length} checkpoints in ${path} is undamaged`);
+}
+
+async function openVerified(folder: string, group: ProcessGroup | undefined): Promise<TrainingCheckpoint> {
+  let opened: TrainingCheckpoint | undefined;
+  try {
+    await together(group, `the check of checkpoint ${folder}`, async () => {
+      opened = await openTraining(folder);
+      await opened.verify(group?.rank ?? 0, group?.worldSize ?? 1);
+      return [];
+    });
+    return opened!;
+  } catch (error) {
+    await opened?.[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+const exists = async (path: string): Promise<boolean> => (await stat(path).catch(() => undefined)) !== undefined;
+
+/** @throws CheckpointError that names every tensor (the first few) that does not fit, and what to do */
+export function checkFits(
+  { folder, manifest }: TrainingCheckpoint,
+  model: ModelDescription,
+  config: ResolvedConfig,
+): void {
+  const problems = [...tensorProblems(manifest, model), ...kindProblems(manifest, config)];
+  if (problems.length === 0) return;
+  const shown = problems.slice(0, 5);
+  if (problems.length > shown.length) shown.push(`and ${problems.length - shown.length} more`);
+  throw new CheckpointError(
+    `${folder} is no checkpoint of this training:\n  ${shown.join("\n  ")}\nresume with the model and optimizer that it was saved with`,
+  );
+}
+
+function tensorProblems(manifest: Manifest, model: ModelDescription): string[] {
+  const saved = new Map(Object.entries(manifest.tensors));
+  const problems: string[] = [];
+  for (const { name, shape, trainable } of model.units.flatMap((unit) => unit.parameters)) {
+    const tensor = saved.get(name);
+    saved.delete(name);
+    if (!tensor) problems.push(`tensor ${name}: not in the checkpoint`);
+    else if (tensor.shape.join() !== shape.join())
+      problems.push(`tensor ${name}: found shape [${tensor.shape.join(", ")}]; wanted [${shape.join(", ")}]`);
+    else if (trainable && !tensor.trainable)
+      problems.push(`tensor ${name}: it was frozen, so it has no optimizer states; wanted a trainable one`);
+  }
+  return [...problems, ...[...saved.keys()].map((name) => `tensor ${name}: not in the model`)];
+}
+
+function kindProblems({ kinds, config: saved }: Manifest, config: ResolvedConfig): string[] {
+  const missing = createOptimizer(config.optimizer).states.filter((kind) => !kinds.includes(kind));
+  const was = (saved.optimizer as { type?: string } | undefined)?.type;
+  return missing.map((kind) => `${kind}, which ${config.optimizer.type} needs: not in the checkpoint (of ${was})`);
+}

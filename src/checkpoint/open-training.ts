@@ -1,0 +1,157 @@
+/**
+ * A training checkpoint on disk, opened and checked: all files there in their full size, every state of every tensor in them
+ * once. Pieces are looked up by (tensor, kind, range) over all files, so that who wrote them does not matter: it can be read by
+ * any number of ranks at any stage.
+ */
+import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { CheckpointError } from "../errors/errors.ts";
+import { elementsOf } from "../tensor/tensor.ts";
+import type { StateKind, StateSource } from "../zero/state.ts";
+import { checksumOf } from "./checksum.ts";
+import { openSafetensors, type SafetensorsFile } from "./safetensors.ts";
+import { kindsOf, type Manifest, manifestName, parseEntryName, parseManifest } from "./training-manifest.ts";
+
+export interface TrainingCheckpoint extends AsyncDisposable {
+  readonly folder: string;
+  readonly manifest: Manifest;
+  readonly states: StateSource;
+  /** Reads the files of every `parts`-th rank, from `part` on, and compares their checksums. @throws CheckpointError */
+  verify(part: number, parts: number): Promise<void>;
+}
+
+/** @throws CheckpointError for whatever is missing, of another size or not as the format wants it */
+export async function openTraining(folder: string): Promise<TrainingCheckpoint> {
+  const manifest = await readManifest(folder);
+  const files: SafetensorsFile[] = [];
+  const close = async (): Promise<void> => {
+    await Promise.all(files.map((file) => file.close()));
+  };
+  try {
+    for (const { name, bytes } of manifest.files) {
+      await checkSize(join(folder, name), bytes);
+      files.push(await openSafetensors(join(folder, name)));
+    }
+    const pieces = indexOf(files);
+    checkCoverage(folder, manifest, pieces);
+    return {
+      folder,
+      manifest,
+      states: sourceOf(folder, pieces),
+      verify: (part, parts) => verifyFiles(folder, manifest, part, parts),
+      [Symbol.asyncDispose]: close,
+    };
+  } catch (error) {
+    await close();
+    if (error instanceof CheckpointError) throw error;
+    throw new CheckpointError((error as Error).message, { cause: error });
+  }
+}
+
+async function readManifest(folder: string): Promise<Manifest> {
+  const path = join(folder, manifestName);
+  const text = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    const missing = error.code === "ENOENT" || error.code === "ENOTDIR";
+    const why = missing ? `has no ${manifestName}; wanted a checkpoint folder` : `cannot be read: ${error.message}`;
+    throw new CheckpointError(`${folder} ${why}`, { cause: error });
+  });
+  return parseManifest(text, path);
+}
+
+async function checkSize(path: string, wanted: number): Promise<void> {
+  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    const why = error.code === "ENOENT" ? `is missing, though ${manifestName} names it` : error.message;
+    throw new CheckpointError(`${path} ${why}`, { cause: error });
+  });
+  if (found.size !== wanted)
+    throw new CheckpointError(`${path} has ${found.size} bytes; wanted ${wanted}, as ${manifestName} says`);
+}
+
+async function verifyFiles(folder: string, { files }: Manifest, part: number, parts: number): Promise<void> {
+  for (const { name, crc32 } of files.filter((_, i) => i % parts === part)) {
+    const path = join(folder, name);
+    const { hex } = await checksumOf(path).catch((error: Error) => {
+      throw new CheckpointError(`${path} cannot be read: ${error.message}`, { cause: error });
+    });
+    if (hex !== crc32)
+      throw new CheckpointError(
+        `${path} has checksum ${hex}; wanted ${crc32}, as ${manifestName} says: it is damaged, or not of this checkpoint`,
+      );
+  }
+}
+
+/** A range of a tensor's state, and where it is. */
+interface SavedPiece {
+  readonly first: number;
+  readonly count: number;
+  readonly file: SafetensorsFile;
+  readonly entry: string;
+}
+
+const keyOf = (name: string, kind: StateKind): string => `${kind} of ${name}`;
+
+/** By tensor and kind, in the order of elements. */
+function indexOf(files: readonly SafetensorsFile[]): Map<string, SavedPiece[]> {
+  const pieces = new Map<string, SavedPiece[]>();
+  for (const file of files)
+    for (const { name: entry, dtype, shape, elements } of file.tensors.values()) {
+      const parsed = parseEntryName(entry);
+      if (!parsed || dtype !== "F32" || shape.length !== 1)
+        throw new CheckpointError(
+          `${file.path}: found ${entry}, ${dtype} [${shape.join(", ")}]; wanted entries "tensor|kind|first element", F32 in one dimension`,
+        );
+      const key = keyOf(parsed.name, parsed.kind);
+      const list = pieces.get(key) ?? [];
+      pieces.set(key, list);
+      list.push({ first: parsed.first, count: elements, file, entry });
+    }
+  for (const list of pieces.values()) list.sort((a, b) => a.first - b.first);
+  return pieces;
+}
+
+/** Every element of every state is there once, and nothing else. */
+function checkCoverage(folder: string, manifest: Manifest, pieces: ReadonlyMap<string, readonly SavedPiece[]>): void {
+  const known = new Set<string>();
+  for (const [name, tensor] of Object.entries(manifest.tensors))
+    for (const kind of kindsOf(manifest, tensor)) {
+      const key = keyOf(name, kind);
+      known.add(key);
+      let end = 0;
+      const fail = (found: string): never => {
+        throw new CheckpointError(`${folder}: the ${key}: found ${found}; wanted each of its elements once`);
+      };
+      for (const { first, count } of pieces.get(key) ?? []) {
+        if (first !== end) fail(`elements up to ${end} and then from ${first} on`);
+        end += count;
+      }
+      const wanted = elementsOf(tensor.shape);
+      if (end !== wanted) fail(`${end} of ${wanted} elements`);
+    }
+  const unknown = [...pieces.keys()].find((key) => !known.has(key));
+  if (unknown !== undefined)
+    throw new CheckpointError(`${folder}: its files hold the ${unknown}, which ${manifestName} does not name`);
+}
+
+function sourceOf(folder: string, pieces: ReadonlyMap<string, readonly SavedPiece[]>): StateSource {
+  return {
+    // What a run goes on from must be there: to say no would start that state anew in silence.
+    has: () => true,
+    read: async (name, kind, first, count) => {
+      const end = first + count;
+      const held = (pieces.get(keyOf(name, kind)) ?? []).filter((p) => p.first < end && p.first + p.count > first);
+      const values = new Float32Array(count);
+      let done = 0;
+      for (const piece of held) {
+        const from = Math.max(first, piece.first);
+        const part = Math.min(end, piece.first + piece.count) - from;
+        const read = await piece.file.readFloat32(piece.entry, from - piece.first, part);
+        if (part === count) return read;
+        values.set(read, from - first);
+        done += part;
+      }
+      if (done !== count)
+        throw new CheckpointError(`${folder} has ${done} of elements ${first} to ${end} of the ${keyOf(name, kind)}`);
+      return values;
+    },
+  };
+}

@@ -1,0 +1,148 @@
+/**
+ * Saves a running engine as a training checkpoint. Every rank writes what it owns into one file of its own, flushed to disk; when
+ * all have, rank 0 adds checkpoint.json and publishes the folder by one rename. Until then the checkpoint before is the newest.
+ */
+import { randomBytes } from "node:crypto";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { createOptimizer } from "../optim/optimizer.ts";
+import type { Plan } from "../plan/plan.ts";
+import type { Engine } from "../zero/engine.ts";
+import { pieceElements, type StateRange, type StateReader } from "../zero/state.ts";
+import { together } from "./agree.ts";
+import { writeAtomically } from "./atomic-file.ts";
+import { beginFolder, partialFolder, publishFolder } from "./checkpoint-folders.ts";
+import { Checksum } from "./checksum.ts";
+import { safetensorsPieces } from "./safetensors-writer.ts";
+import { plainConfig } from "./settings.ts";
+import {
+  entryName,
+  formatName,
+  formatVersion,
+  type JsonObject,
+  type Manifest,
+  manifestName,
+  rankFileName,
+  renderManifest,
+  type SavedTensor,
+  stepFolderName,
+} from "./training-manifest.ts";
+import { shunyaVersion } from "./version.ts";
+
+export interface SaveOptions {
+  /** What the run is made of beside the engine's configuration (model, data): kept, and compared when it is resumed. */
+  readonly run?: JsonObject;
+}
+
+export interface SavedCheckpoint {
+  readonly folder: string;
+  readonly step: number;
+  /** Of all ranks' files. */
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+/**
+ * Every rank calls it, between steps, with the same folder: the checkpoint of step 40 is `<folder>/step-00000040`, and a
+ * checkpoint of the same step that is there already is replaced. Training may go on after a failure: nothing has changed.
+ * @throws CheckpointError, on every rank alike, where the disk does not take it: the checkpoints before it stay as they are
+ * @throws DesyncError or CommError where a rank does not call it
+ */
+export async function saveCheckpoint<B extends object>(
+  engine: Engine<B>,
+  folder: string,
+  options: SaveOptions = {},
+): Promise<SavedCheckpoint> {
+  const started = performance.now();
+  const { group } = engine;
+  const { attempted: step } = engine.progress;
+  const words = `checkpoint of step ${step}`;
+  return engine.saveStates(async (reader) => {
+    const [[id]] = (await together(group, `${words}, its folder`, async () => {
+      const id = randomBytes(4).readUInt32LE();
+      if (group.rank === 0) await beginFolder(folder, partialFolder(folder, step, id));
+      return [id];
+    })) as [[number]];
+    const partial = partialFolder(folder, step, id);
+    const isFirst = group.rank === 0;
+    try {
+      const written = await together(group, `${words}, its files`, () =>
+        writeRankFile(join(partial, rankFileName(group.rank, group.worldSize)), reader),
+      );
+      await together(group, `${words}, its publication`, async () => {
+        if (!isFirst) return [];
+        const text = renderManifest(manifestOf(engine, written, options.run ?? {}));
+        await writeAtomically(join(partial, manifestName), [new TextEncoder().encode(text)]);
+        await publishFolder(folder, partial, step);
+        return [];
+      });
+      const bytes = written.reduce((sum, [bytes]) => sum + bytes!, 0);
+      const seconds = (performance.now() - started) / 1000;
+      return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
+    } catch (error) {
+      if (isFirst) await rm(partial, { recursive: true, force: true }).catch(() => undefined);
+      throw error;
+    }
+  });
+}
+
+/** @returns its bytes and checksum */
+async function writeRankFile(path: string, reader: StateReader): Promise<readonly number[]> {
+  const sum = new Checksum();
+  const entries = reader.ranges.map((range) => ({
+    name: entryName(range.name, range.kind, range.first),
+    dtype: "F32" as const,
+    shape: [range.count],
+    range,
+  }));
+  const counted = async function* (): AsyncGenerator<Uint8Array> {
+    for await (const piece of safetensorsPieces(entries, ({ range }) => bytesOf(reader, range))) {
+      sum.add(piece);
+      yield piece;
+    }
+  };
+  await writeAtomically(path, counted());
+  return [sum.bytes, Number.parseInt(sum.hex, 16)];
+}
+
+async function* bytesOf(reader: StateReader, range: StateRange): AsyncGenerator<Uint8Array> {
+  for (let done = 0; done < range.count; done += pieceElements) {
+    const { buffer } = await reader.read(range, done, Math.min(pieceElements, range.count - done));
+    yield new Uint8Array(buffer);
+  }
+}
+
+function manifestOf<B extends object>(
+  engine: Engine<B>,
+  written: readonly (readonly number[])[],
+  run: JsonObject,
+): Manifest {
+  const { plan, progress, seed } = engine;
+  return {
+    format: formatName,
+    formatVersion,
+    shunyaVersion,
+    step: progress.attempted,
+    worldSize: plan.worldSize,
+    seed,
+    progress,
+    nextSample: progress.attempted * plan.config.trainBatch,
+    config: plainConfig(plan.config),
+    run,
+    kinds: ["master", ...createOptimizer(plan.config.optimizer).states],
+    tensors: tensorsOf(plan),
+    files: written.map(([bytes, crc32], rank) => ({
+      name: rankFileName(rank, plan.worldSize),
+      bytes: bytes!,
+      crc32: crc32!.toString(16).padStart(8, "0"),
+    })),
+  };
+}
+
+function tensorsOf(plan: Plan): Record<string, SavedTensor> {
+  const { dtype } = plan.residences.parameters;
+  const flats = plan.units.flatMap((unit) => unit.flats);
+  return Object.fromEntries(
+    flats.flatMap(({ pieces, trainable }) => pieces.map(({ name, shape }) => [name, { shape, dtype, trainable }])),
+  );
+}
