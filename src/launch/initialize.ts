@@ -1,10 +1,13 @@
 /** The front door: from a model and a configuration to a running engine, on whatever world this process is part of. */
+import type { JsonObject } from "../checkpoint/training-manifest.ts";
 import { parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
+import { createLogger, type Logger } from "../log/logger.ts";
 import { Engine, type EngineOptions } from "../zero/engine.ts";
 import type { WeightSource } from "../zero/weights.ts";
 import { refuseOffload } from "./offload.ts";
+import { resumeIn } from "./resume.ts";
 import { joinWorld, type World, type WorldOptions } from "./world.ts";
 
 export interface InitializeOptions<B extends object> extends WorldOptions {
@@ -16,6 +19,15 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
   readonly seed?: number;
   /** Initial weights by name; the others are drawn. */
   readonly weights?: WeightSource;
+  /**
+   * A checkpoint of `saveCheckpoint`, or a folder of them: its newest undamaged one. Training goes on after its step
+   * (`engine.steps`) as if it had never stopped; world size and stage may be others. `weights` are not used then.
+   */
+  readonly resume?: string;
+  /** What the run is made of beside the configuration, as given to `saveCheckpoint`: what changed is said. */
+  readonly run?: JsonObject;
+  /** Told which checkpoint is taken, and what is not as it was. Defaults to lines on standard error, from rank 0. */
+  readonly logger?: Logger;
   /** Stops training cleanly: all ranks finish the step that is running, and the next `forward` throws InterruptedError. */
   readonly signal?: AbortSignal;
 }
@@ -23,7 +35,7 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
 /**
  * Makes this rank's engine. Every rank of the world calls it with the same model and configuration. The engine owns its
  * device and group: `await using engine = await initialize(...)` frees everything at the end.
- * @throws ConfigError, MemoryBudgetError, UsageError
+ * @throws ConfigError, CheckpointError, MemoryBudgetError, UsageError
  */
 export async function initialize<B extends object>(options: InitializeOptions<B>): Promise<Engine<B>> {
   const world = joinWorld(options);
@@ -32,21 +44,26 @@ export async function initialize<B extends object>(options: InitializeOptions<B>
 }
 
 /** The same with a resolved configuration, in a world that was joined before. */
-export function initializeIn<B extends object>(
+export async function initializeIn<B extends object>(
   world: World,
   config: ResolvedConfig,
   options: Omit<InitializeOptions<B>, "config">,
 ): Promise<Engine<B>> {
   refuseOffload(config);
-  const { model, seed, weights } = options;
+  const { model, weights, run, resume: path } = options;
+  const logger = options.logger ?? createLogger({ rank: world.rank });
+  await using saved =
+    path === undefined ? undefined : await resumeIn(world, { path, model, config, seed: options.seed, run }, logger);
+  const seed = options.seed ?? saved?.manifest.seed;
   const signals = [options.signal, world.stopSignal].filter((s) => s !== undefined);
-  return Engine.create({
+  return await Engine.create({
     model,
     config,
     device: world.device,
     transport: world.transport,
     ...(seed !== undefined && { seed }),
     ...(weights && { weights }),
+    ...(saved && { resume: { progress: saved.manifest.progress, states: saved.states } }),
     ...(signals.length > 0 && { signal: AbortSignal.any(signals) }),
   });
 }
