@@ -16,6 +16,10 @@ export interface Job {
   /** Defaults to 1. */
   readonly threads?: number;
   readonly row?: SplitRow;
+  /** A checkpoint is saved after so many steps. */
+  readonly save?: { readonly folder: string; readonly afterStep: number };
+  /** A checkpoint, or a folder of them, to go on from. */
+  readonly resume?: string;
   /** A model folder with initial weights. */
   readonly modelFolder?: string;
   /** Tokens of the run, window after window; drawn when left out. */

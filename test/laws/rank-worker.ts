@@ -3,7 +3,11 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { findTraining } from "../../src/checkpoint/find-training.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
+import type { TrainingCheckpoint } from "../../src/checkpoint/open-training.ts";
+import { saveCheckpoint } from "../../src/checkpoint/save-training.ts";
+import { ProcessGroup } from "../../src/comm/group.ts";
 import { SharedMemoryTransport } from "../../src/comm/shared-memory.ts";
 import { CpuBackend } from "../../src/device/cpu.ts";
 import { Device, type DeviceBuffer } from "../../src/device/device.ts";
@@ -108,7 +112,10 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   const { device, transport, close } = joinGroup(job, worldSize);
   const stop = new AbortController();
   let engine: Engine<LanguageBatch> | undefined;
+  let saved: TrainingCheckpoint | undefined;
   try {
+    if (job.resume !== undefined)
+      saved = await findTraining(job.resume, { group: new ProcessGroup(device, transport), onDamaged: () => {} });
     engine = await Engine.create<LanguageBatch>({
       model: buildModel(job.model, rank),
       config,
@@ -118,6 +125,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
       ...(job.row && { row: job.row }),
       ...(folder?.weights && { weights: folder.weights }),
       ...(job.wantsResidentBytes && { weights: zeros }),
+      ...(saved && { resume: { progress: saved.manifest.progress, states: saved.states } }),
     });
     const answer = await trainWith(engine, job, stop);
     await engine[Symbol.asyncDispose]();
@@ -132,6 +140,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
     return failed(error);
   } finally {
     await folder?.close();
+    await saved?.[Symbol.asyncDispose]();
     close();
   }
 }
@@ -139,16 +148,22 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
 async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortController): Promise<RankAnswer> {
   const records: StepRecord[] = [];
   let trace: TraceEntry[] | undefined;
-  for (let step = 0; step < job.steps; step++) {
+  await saveWhereAsked(engine, job);
+  for (let step = engine.steps; step < job.steps; step++) {
     if (job.death?.rank === rank && job.death.step === step) process.kill(process.pid, "SIGKILL");
     if (job.stop?.rank === rank && job.stop.step === step) stop.abort();
     if (job.stall?.rank === rank && job.stall.step === step) await sleep(job.stall.ms);
     if (job.wantsTrace && step === job.steps - 1) trace = traceGathers(engine);
     records.push(await runStep(engine, job, step));
+    await saveWhereAsked(engine, job);
   }
   trace = trace?.slice();
   if (job.wantsResidentBytes) return { records, weightsHash: "", residentBytes: await residentTogether(engine) };
   return { records, ...(await hashWeights(engine, job.wantsWeights ?? false)), ...(trace && { trace }) };
+}
+
+async function saveWhereAsked(engine: Engine<LanguageBatch>, { save }: Job): Promise<void> {
+  if (save?.afterStep === engine.steps) await saveCheckpoint(engine, save.folder);
 }
 
 async function runStep(engine: Engine<LanguageBatch>, job: Job, step: number): Promise<StepRecord> {
