@@ -40,7 +40,7 @@ function collectOverride(text: string, before: readonly Override[] = []): readon
 }
 
 /** Values of the file that have a flag of their own. */
-function namedOverrides({ stage, microBatch, lr }: TrainFlags): Override[] {
+function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "microBatch" | "lr">): Override[] {
   const all: readonly (readonly [string, number | undefined])[] = [
     ["zero_optimization.stage", stage],
     ["train_micro_batch_size_per_gpu", microBatch],
@@ -92,6 +92,29 @@ function trainCommand(): Command {
     });
 }
 
+interface ConfigFlags extends Pick<TrainFlags, "set" | "microBatch" | "lr" | "ranks"> {
+  readonly model?: string;
+  readonly json?: true;
+}
+
+function configCommand(): Command {
+  return new Command("config")
+    .description("what a configuration file comes to, where each value is from, and all that is wrong with it")
+    .argument("<file>", "a DeepSpeed-style configuration")
+    .option("--ranks <n>", "data-parallel ranks", parseInteger(1), 1)
+    .option("--model <name|dir>", 'the model that sizes and "auto" are derived from')
+    .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
+    .option("--lr <x>", "learning rate of the optimizer; overrides the file", parsePositive)
+    .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride)
+    .option("--json", "one JSON document: the values, where they are from, and the problems")
+    .action(async (file: string, flags: ConfigFlags) => {
+      const { runConfig } = await import("./config.ts");
+      const overrides = [...(flags.set ?? []), ...namedOverrides(flags)];
+      const question = { file, overrides, ranks: flags.ranks, model: flags.model };
+      process.exitCode = await runConfig(question, flags.json === true);
+    });
+}
+
 function generateCommand(): Command {
   return new Command("generate")
     .description("continue a prompt with a trained model")
@@ -135,6 +158,7 @@ function program(): Command {
     .version("0.1.0")
     .enablePositionalOptions()
     .addCommand(trainCommand())
+    .addCommand(configCommand())
     .addCommand(generateCommand())
     .addCommand(launchCommand());
   root

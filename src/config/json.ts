@@ -1,7 +1,7 @@
 /** Configuration files, texts and objects as one kind of tree; in a file every key has its line and column. */
 
 import { readFileSync, statSync } from "node:fs";
-import { ConfigError } from "../errors/errors.ts";
+import { ConfigError, type ConfigProblem } from "../errors/errors.ts";
 import { maxDepth, parseHjson } from "./hjson.ts";
 
 export type ConfigScalar = string | number | boolean | null;
@@ -28,43 +28,67 @@ export interface ParsedConfig {
 /** Far above any real configuration; what is larger is some other file given by mistake. */
 const maxCharacters = 4 * 1024 * 1024;
 
+/** A configuration as far as it can be read, to show it with all that is wrong. */
+export interface ConfigReading {
+  /** Undefined: nothing can be made of it. Where there are problems, slips are read as what was probably meant. */
+  readonly file: ParsedConfig | undefined;
+  readonly problems: readonly ConfigProblem[];
+  /** The text in which problems have their lines. */
+  readonly text: string;
+}
+
 /** Reads a configuration file. Throws ConfigError that lists every problem of its syntax. */
 export function parseConfigFile(path: string): ParsedConfig {
-  const fail = (message: string) => new ConfigError(path, [{ path: "(file)", level: "error", message }]);
-  let bytes: Buffer;
-  try {
-    const stat = statSync(path);
-    if (!stat.isFile()) throw fail("this is a folder or a device; wanted a configuration file");
-    if (stat.size > maxCharacters) throw fail(`the file has ${stat.size} bytes; wanted at most ${maxCharacters}`);
-    bytes = readFileSync(path);
-  } catch (error) {
-    if (error instanceof ConfigError) throw error;
-    const code = (error as NodeJS.ErrnoException).code;
-    throw fail(code === "ENOENT" ? "no such file; check the path given to --config" : (error as Error).message);
-  }
-  if ([0xfeff, 0xfffe].includes(bytes.length < 2 ? 0 : bytes.readUInt16LE())) {
-    throw fail("the file is UTF-16 text; save it as UTF-8");
-  }
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw fail("the file is not UTF-8 text; save it as UTF-8");
-  }
-  return parseConfigText(text, path);
+  return withoutProblems(readConfigFile(path), path);
 }
 
 /** Parses configuration text; `fileName` is how errors name it. Throws ConfigError with every syntax problem. */
 export function parseConfigText(text: string, fileName: string): ParsedConfig {
-  const fail = (message: string) => new ConfigError(fileName, [{ path: "(file)", level: "error", message }]);
+  return withoutProblems(readConfigText(text, fileName), fileName);
+}
+
+function withoutProblems({ file, problems }: ConfigReading, fileName: string): ParsedConfig {
+  if (file === undefined || problems.length > 0) throw new ConfigError(fileName, problems);
+  return file;
+}
+
+/** Never throws. */
+export function readConfigFile(path: string): ConfigReading {
+  let bytes: Buffer;
+  try {
+    const stat = statSync(path);
+    if (!stat.isFile()) return unreadable("this is a folder or a device; wanted a configuration file");
+    if (stat.size > maxCharacters)
+      return unreadable(`the file has ${stat.size} bytes; wanted at most ${maxCharacters}`);
+    bytes = readFileSync(path);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return unreadable(code === "ENOENT" ? "no such file; check the path" : message);
+  }
+  const mark = bytes.length < 2 ? 0 : bytes.readUInt16LE();
+  if (mark === 0xfeff || mark === 0xfffe) return unreadable("the file is UTF-16 text; save it as UTF-8");
+  try {
+    return readConfigText(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), path);
+  } catch {
+    return unreadable("the file is not UTF-8 text; save it as UTF-8");
+  }
+}
+
+/** Never throws. */
+export function readConfigText(text: string, fileName: string): ConfigReading {
   if (text.length > maxCharacters) {
-    throw fail(`the text has ${text.length} characters; wanted at most ${maxCharacters}`);
+    return unreadable(`the text has ${text.length} characters; wanted at most ${maxCharacters}`);
   }
   const content = text.startsWith("\uFEFF") ? text.slice(1) : text;
-  if (content.trim() === "") throw fail('the file is empty; wanted an object such as { "train_batch_size": 8 }');
+  if (content.trim() === "") {
+    return unreadable('the file is empty; wanted an object such as { "train_batch_size": 8 }');
+  }
   const { root, problems } = parseHjson(content);
-  if (root === undefined || problems.length > 0) throw new ConfigError(fileName, problems);
-  return { fileName, root };
+  return { file: root && { fileName, root }, problems, text: content };
+}
+
+function unreadable(message: string): ConfigReading {
+  return { file: undefined, problems: [{ path: "(file)", level: "error", message }], text: "" };
 }
 
 /** The same tree for a configuration given as a JavaScript object. */

@@ -23,6 +23,10 @@ export class Places {
     return { line: low + 1, column: offset - this.#lineStarts[low]! + 1 };
   }
 
+  excerptAt(line: number, column: number): string {
+    return this.excerpt(this.#lineStarts[line - 1]! + column - 1);
+  }
+
   /** Two lines: the text's line, and a caret under the character at `offset`. */
   excerpt(offset: number): string {
     const start = this.#lineStarts[this.of(offset).line - 1]!;

@@ -48,7 +48,14 @@ export function readUnquoted(line: string, key: string): Unquoted {
   if (foreign !== undefined && !(head === text && typeof foreign[0] === "boolean")) {
     return { value: foreign[0], length: end, slip: { at: 0, message: `found ${head}; ${foreign[1]}` } };
   }
-  return typographicQuotes(text) ?? missingComma(text) ?? nestedKey(text, key) ?? swallowed(text) ?? whole(text);
+  return (
+    placeholder(text) ??
+    typographicQuotes(text) ??
+    missingComma(text) ??
+    nestedKey(text, key) ??
+    swallowed(text) ??
+    whole(text)
+  );
 }
 
 /** For keys too: “stage” is not "stage". */
@@ -70,6 +77,14 @@ function wordOrNumber(text: string): ConfigScalar | undefined {
 
 function whole(text: string): Unquoted {
   return { value: text, length: text.length };
+}
+
+/** `${stage}`, `{{stage}}`, `<stage>` or `ZERO_STAGE` with JSON behind it, in a file that a script was to fill in. */
+function placeholder(text: string): Unquoted | undefined {
+  const found = /^(?:\$\{[^}]*\}|\$\w+|<[^>]*>|[A-Z][A-Z0-9]*_[A-Z0-9_]*(?=\s*[,}\]]))/.exec(text)?.[0];
+  if (found === undefined) return undefined;
+  const message = `found ${found}, an unfilled placeholder; write the value`;
+  return { value: null, length: found.length, slip: { at: 0, message } };
 }
 
 function missingComma(text: string): Unquoted | undefined {

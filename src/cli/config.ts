@@ -1,0 +1,121 @@
+/** `shunya config`: what a configuration file comes to, where each value is from, and everything that is wrong with it. */
+import { type ConfigReading, readConfigFile } from "../config/json.ts";
+import { examineConfig, type Override } from "../config/resolve.ts";
+import type { ResolvedConfig, ValueSource } from "../config/types.ts";
+import { Device } from "../device/device.ts";
+import { SimulatedBackend } from "../device/simulated.ts";
+import type { ConfigProblem } from "../errors/errors.ts";
+import { describeModel } from "../nn/describe.ts";
+import { Gpt2 } from "../nn/models/gpt2.ts";
+import { createPlan } from "../plan/plan.ts";
+import type { PlannedSizes } from "../plan/sizes.ts";
+import { renderConfigAnswer, renderConfigJson } from "./config-report.ts";
+import { type OpenedModel, openModel } from "./job.ts";
+
+export interface ConfigQuestion {
+  readonly file: string;
+  readonly overrides: readonly Override[];
+  readonly ranks: number;
+  /** A published name or a folder; sizes that the file leaves out are then derived from it. */
+  readonly model: string | undefined;
+}
+
+/** One resolved value under its name in the JSON form. */
+export interface ConfigValue {
+  readonly name: string;
+  /** DeepSpeed's paths of the keys that decide it. */
+  readonly paths: readonly string[];
+  /** Null: not known, or off. */
+  readonly value: unknown;
+}
+
+export interface ConfigAnswer {
+  readonly question: ConfigQuestion;
+  readonly reading: ConfigReading;
+  /** The same names in the same order for every file. */
+  readonly values: readonly ConfigValue[];
+  readonly sources: ReadonlyMap<string, ValueSource>;
+  /** In the order of the file's lines; those without a line first. */
+  readonly problems: readonly ConfigProblem[];
+}
+
+interface Field extends Omit<ConfigValue, "value"> {
+  readonly of: (config: ResolvedConfig, sizes: PlannedSizes | undefined) => unknown;
+}
+
+function field(name: string, paths: string | readonly string[], of: Field["of"]): Field {
+  return { name, paths: typeof paths === "string" ? [paths] : paths, of };
+}
+
+function size(name: keyof ResolvedConfig["sizes"], key: string, planned: keyof PlannedSizes): Field {
+  return field(name, `zero_optimization.${key}`, (config, sizes) => sizes?.[planned].elements ?? config.sizes[name]);
+}
+
+const fields: readonly Field[] = [
+  field("stage", "zero_optimization.stage", (c) => c.stage),
+  field("offloadOptimizer", "zero_optimization.offload_optimizer.device", (c) => c.offloadOptimizer),
+  field("offloadParam", "zero_optimization.offload_param.device", (c) => c.offloadParam),
+  field("microBatch", "train_micro_batch_size_per_gpu", (c) => c.microBatch),
+  field("gradientAccumulation", "gradient_accumulation_steps", (c) => c.gradientAccumulation),
+  field("trainBatch", "train_batch_size", (c) => c.trainBatch),
+  field("precision", ["bf16.enabled", "fp16.enabled"], (c) => c.precision),
+  field("lossScale", ["fp16.loss_scale", "fp16.initial_scale_power"], (c) => c.lossScale),
+  size("reduceBucketSize", "reduce_bucket_size", "reduceBucket"),
+  size("allgatherBucketSize", "allgather_bucket_size", "allgatherBucket"),
+  size("prefetchBucketSize", "stage3_prefetch_bucket_size", "prefetch"),
+  size("paramPersistenceThreshold", "stage3_param_persistence_threshold", "persistence"),
+  size("maxLiveParameters", "stage3_max_live_parameters", "liveParameters"),
+  size("maxReuseDistance", "stage3_max_reuse_distance", "reuseDistance"),
+  size("subGroupSize", "sub_group_size", "subGroup"),
+  field("gradientClipping", "gradient_clipping", (c) => c.gradientClipping),
+  field("gradientAccumulationType", "data_types.grad_accum_dtype", (c) => c.gradientAccumulationType),
+  field("communicationDataType", "communication_data_type", (c) => c.gradientReduction.type ?? c.precision),
+  field("optimizer", ["optimizer.type", "optimizer.params.lr"], (c) => c.optimizer),
+  field("parameterGroups", "shunya.parameter_groups", (c) => c.parameterGroups),
+  field("scheduler", "scheduler.type", (c) => c.schedule),
+  field("overlapComm", "zero_optimization.overlap_comm", (c) => c.overlapComm),
+  field("activationCheckpointing", "shunya.activation_checkpointing", (c) => c.activationCheckpointing),
+];
+
+/** @throws ModelError where the model cannot be opened; what is wrong with the configuration is in the answer */
+export async function answerConfig(question: ConfigQuestion): Promise<ConfigAnswer> {
+  const reading = readConfigFile(question.file);
+  await using model = question.model === undefined ? undefined : await openModel(question.model);
+  const examined =
+    reading.file &&
+    examineConfig({
+      file: reading.file,
+      overrides: question.overrides,
+      worldSize: question.ranks,
+      ...(model && { model: { name: question.model!, hiddenSize: model.config.hidden } }),
+    });
+  const config = examined?.config;
+  const sizes = config && model && plannedSizes(config, model);
+  return {
+    question,
+    reading,
+    values: fields.map(({ name, paths, of }) => ({ name, paths, value: (config && of(config, sizes)) ?? null })),
+    sources: config?.sources ?? new Map(),
+    problems: inOrder(reading.problems, examined?.problems ?? []),
+  };
+}
+
+/** @returns the exit code: 1 where the file has an error, as the checkers of other formats have it */
+export async function runConfig(question: ConfigQuestion, asJson: boolean): Promise<number> {
+  const answer = await answerConfig(question);
+  process.stdout.write(asJson ? renderConfigJson(answer) : renderConfigAnswer(answer));
+  return answer.problems.some((problem) => problem.level === "error") ? 1 : 0;
+}
+
+function plannedSizes(config: ResolvedConfig, model: OpenedModel): PlannedSizes {
+  const { description } = describeModel(new Gpt2(model.config));
+  using device = new Device({ backend: new SimulatedBackend(1), arenaBytes: 2 ** 52 });
+  return createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes;
+}
+
+/** A value on a line with a slip was guessed, so what else is wrong with it may not be so. */
+function inOrder(slips: readonly ConfigProblem[], others: readonly ConfigProblem[]): ConfigProblem[] {
+  const slipLines = new Set(slips.map((slip) => slip.line));
+  const certain = others.filter(({ line }) => line === undefined || !slipLines.has(line));
+  return [...slips, ...certain].sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0));
+}
