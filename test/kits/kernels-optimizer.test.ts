@@ -1,10 +1,12 @@
-/** Adam, the gradient norm and the accumulation of gradients, against plain loops in fp64. */
+/** The optimizers' rules and the gradient norm, against plain loops in fp64. */
 import { expect, it } from "vitest";
-import { dtypeBytes } from "../../src/device/dtype.ts";
+import { type DType, dtypeBytes } from "../../src/device/dtype.ts";
+import type { Span } from "../../src/device/ops.ts";
 import {
   describeKernels,
   expectClose,
   expectSame,
+  type FloatType,
   floatTypes,
   noise,
   rounded,
@@ -12,126 +14,243 @@ import {
   Workbench,
 } from "./support.ts";
 
-interface AdamState {
-  w: Float64Array;
-  m: Float64Array;
-  v: Float64Array;
+const learningRate = 1e-2;
+const weightDecay = 0.1;
+
+/** An element as a rule keeps it: its weight and up to two states. */
+interface Element {
+  w: number;
+  m: number;
+  v: number;
 }
 
-const hyper = { learningRate: 1e-2, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.1 };
+interface Memory {
+  readonly master: Span;
+  readonly firstMoment: Span;
+  readonly secondMoment: Span;
+  readonly gradient: Span;
+  readonly parameter: Span | null;
+}
 
-/** One step of torch.optim.AdamW (decoupled) or Adam, in fp64. */
-function adamStep(s: AdamState, gradient: Float64Array, step: number, decoupled: boolean): void {
-  const { learningRate, beta1, beta2, epsilon, weightDecay } = hyper;
-  for (let i = 0; i < s.w.length; i++) {
-    let g = gradient[i]!;
-    if (decoupled) s.w[i]! *= 1 - learningRate * weightDecay;
-    else g += weightDecay * s.w[i]!;
-    s.m[i] = beta1 * s.m[i]! + (1 - beta1) * g;
-    s.v[i] = beta2 * s.v[i]! + (1 - beta2) * g * g;
-    const denominator = Math.sqrt(s.v[i]! / (1 - beta2 ** step)) + epsilon;
-    s.w[i]! -= ((learningRate / (1 - beta1 ** step)) * s.m[i]!) / denominator;
+/** What the ops of all rules share. */
+interface Shared {
+  readonly count: number;
+  readonly gradientType: DType;
+  readonly parameterType: DType;
+  readonly gradientScale: number;
+}
+
+interface Rule {
+  readonly name: string;
+  readonly states: readonly ("firstMoment" | "secondMoment")[];
+  run(bench: Workbench, shared: Shared, memory: Memory, step: number): Promise<void>;
+  /** The next value of an element in fp64, of its scaled gradient. */
+  reference(element: Element, gradient: number, step: number): Element;
+}
+
+const rates = { learningRate, weightDecay };
+
+function adamRule(decoupled: boolean): Rule {
+  const beta1 = 0.9;
+  const beta2 = 0.999;
+  const epsilon = 1e-8;
+  return {
+    name: decoupled ? "AdamW" : "Adam",
+    states: ["firstMoment", "secondMoment"],
+    run: (bench, shared, memory, step) =>
+      bench.run("adam", {
+        ...{ ...shared, ...memory, ...rates, beta1, beta2, epsilon, decoupled },
+        ...{ correction1: 1 - beta1 ** step, correction2: 1 - beta2 ** step },
+      }),
+    reference({ w, m, v }, gradient, step) {
+      const g = decoupled ? gradient : gradient + weightDecay * w;
+      const kept = decoupled ? w * (1 - learningRate * weightDecay) : w;
+      const first = beta1 * m + (1 - beta1) * g;
+      const second = beta2 * v + (1 - beta2) * g * g;
+      const denominator = Math.sqrt(second / (1 - beta2 ** step)) + epsilon;
+      return { w: kept - ((learningRate / (1 - beta1 ** step)) * first) / denominator, m: first, v: second };
+    },
+  };
+}
+
+const lionRule: Rule = {
+  name: "Lion",
+  states: ["firstMoment"],
+  run: (bench, shared, memory) => bench.run("lion", { ...shared, ...memory, ...rates, beta1: 0.9, beta2: 0.99 }),
+  reference: ({ w, m, v }, g) => ({
+    w: w * (1 - learningRate * weightDecay) - learningRate * Math.sign(0.9 * m + 0.1 * g),
+    m: 0.99 * m + 0.01 * g,
+    v,
+  }),
+};
+
+function sgdRule(momentum: number, dampening: number, nesterov: boolean): Rule {
+  return {
+    name: `SGD ${momentum} ${dampening} ${nesterov}`,
+    states: momentum > 0 ? ["firstMoment"] : [],
+    run: (bench, shared, memory, step) =>
+      bench.run("sgd", {
+        ...{ ...shared, ...memory, ...rates, momentum, nesterov, gradientShare: step === 1 ? 1 : 1 - dampening },
+        firstMoment: momentum > 0 ? memory.firstMoment : null,
+      }),
+    reference({ w, m, v }, gradient, step) {
+      const g = gradient + weightDecay * w;
+      if (momentum === 0) return { w: w - learningRate * g, m, v };
+      const moment = step === 1 ? g : momentum * m + (1 - dampening) * g;
+      return { w: w - learningRate * (nesterov ? g + momentum * moment : moment), m: moment, v };
+    },
+  };
+}
+
+function adagradRule(initialSum: number): Rule {
+  const epsilon = 1e-10;
+  return {
+    name: `Adagrad from ${initialSum}`,
+    states: ["secondMoment"],
+    run: (bench, shared, memory) => bench.run("adagrad", { ...shared, ...memory, ...rates, epsilon, initialSum }),
+    reference({ w, m, v }, gradient) {
+      const g = gradient + weightDecay * w;
+      const sum = v + g * g;
+      return { w: w - (learningRate * g) / (Math.sqrt(initialSum + sum) + epsilon), m, v: sum };
+    },
+  };
+}
+
+const rules: readonly Rule[] = [
+  adamRule(true),
+  adamRule(false),
+  lionRule,
+  sgdRule(0, 0, false),
+  sgdRule(0.9, 0, false),
+  sgdRule(0.8, 0.25, false),
+  sgdRule(0.9, 0, true),
+  adagradRule(0),
+  adagradRule(0.5),
+];
+
+/** 20 updates, and the same in fp64. Odd sizes and addresses that no vector likes. */
+async function expectTrajectory(isa: string, rule: Rule, gradientType: FloatType, parameterType: FloatType) {
+  const bench = new Workbench(isa);
+  const count = 147;
+  const skew = 4;
+  const start = rounded(noise(count, 1), "f32");
+  const elements: Element[] = Array.from(start, (w) => ({ w, m: 0, v: 0 }));
+  const parameter = bench.space(count * 4, dtypeBytes[parameterType]);
+  const memory = {
+    master: bench.place(start, "f32", skew),
+    firstMoment: bench.place(new Float64Array(count), "f32"),
+    secondMoment: bench.place(new Float64Array(count), "f32", skew),
+  };
+  const gradientScale = 0.25;
+  const shared = { count, gradientType, parameterType, gradientScale };
+  for (let step = 1; step <= 20; step++) {
+    const values = rounded(noise(count, 100 + step, 0.5 ** (step % 7)), gradientType);
+    const gradient = bench.place(values, gradientType, dtypeBytes[gradientType]);
+    await rule.run(bench, shared, { ...memory, gradient, parameter }, step);
+    for (const [i, e] of elements.entries()) elements[i] = rule.reference(e, values[i]! * gradientScale, step);
   }
+  const found = (span: Span) => bench.read(span, count, "f32");
+  expectClose(
+    found(memory.master),
+    elements.map((e) => e.w),
+    "f32",
+    20,
+    1,
+  );
+  const moments = elements.map((e) => e.m);
+  expectClose(found(memory.firstMoment), moments, "f32", 20, 0.1 * Math.max(...moments.map(Math.abs)));
+  // Relative, without a floor: 1 - beta2 rounded as a float would be off by 1e-5.
+  expectClose(
+    found(memory.secondMoment),
+    elements.map((e) => e.v),
+    "f32",
+    60,
+  );
+  expectSame(bench.read(parameter, count, parameterType), rounded(found(memory.master), parameterType));
+  bench.close();
 }
 
-describeKernels("adam", (isa) => {
-  for (const decoupled of [true, false])
-    it.each(floatTypes)(
-      `follows fp64 over 20 steps (decoupled ${decoupled}, gradients in %s)`,
-      async (gradientType) => {
-        const bench = new Workbench(isa);
-        const count = 147;
-        const skew = 4;
-        const state = { w: rounded(noise(count, 1), "f32"), m: new Float64Array(count), v: new Float64Array(count) };
-        const s = {
-          master: bench.place(state.w, "f32", skew),
-          firstMoment: bench.place(state.m, "f32"),
-          secondMoment: bench.place(state.v, "f32", skew),
-          gradient: bench.space(count * 4, dtypeBytes[gradientType]),
-          parameter: bench.space(count * 2, 2),
-        };
-        for (let step = 1; step <= 20; step++) {
-          const gradient = rounded(noise(count, 100 + step, 0.5 ** (step % 7)), gradientType);
-          const { region, offset } = s.gradient;
-          const placed = bench.place(gradient, gradientType);
-          await bench.run("copy", { bytes: count * dtypeBytes[gradientType], src: placed, dst: { region, offset } });
-          await bench.run("adam", {
-            count,
-            ...s,
-            ...hyper,
-            gradientType,
-            parameterType: "bf16",
-            decoupled,
-            gradientScale: 0.25,
-            correction1: 1 - hyper.beta1 ** step,
-            correction2: 1 - hyper.beta2 ** step,
-          });
-          adamStep(
-            state,
-            gradient.map((g) => g * 0.25),
-            step,
-            decoupled,
-          );
-        }
-        const master = bench.read(s.master, count, "f32");
-        expectClose(master, state.w, "f32", 20, 1);
-        expectClose(bench.read(s.firstMoment, count, "f32"), state.m, "f32", 20, 0.01);
-        // Relative, without a floor: 1 - beta2 rounded as a float would be off by 1e-5.
-        expectClose(bench.read(s.secondMoment, count, "f32"), state.v, "f32", 60);
-        expectSame(bench.read(s.parameter, count, "bf16"), rounded(master, "bf16"));
-        bench.close();
-      },
-    );
-
-  it("leaves padding exactly zero, also with epsilon 0, and needs no 16-bit copy", async () => {
-    const bench = new Workbench(isa);
-    const zeros = new Array(19).fill(0);
-    const place = () => bench.place(zeros, "f32");
-    const s = { master: place(), firstMoment: place(), secondMoment: place(), gradient: place(), parameter: null };
-    await bench.run("adam", {
-      count: 19,
-      ...s,
-      ...hyper,
-      epsilon: 0,
-      gradientType: "f32",
-      parameterType: "bf16",
-      decoupled: true,
-      gradientScale: 1,
-      correction1: 0.1,
-      correction2: 0.001,
+describeKernels("optimizer rules", (isa) => {
+  for (const rule of rules) {
+    it.each(floatTypes)(`${rule.name} follows fp64 over 20 updates, gradients in %s`, async (gradientType) => {
+      for (const parameterType of ["bf16", "f16"] as const)
+        await expectTrajectory(isa, rule, gradientType, parameterType);
     });
-    for (const span of [s.master, s.firstMoment, s.secondMoment])
-      expect(Buffer.compare(bench.bytes(span, 76), new Uint8Array(76))).toBe(0);
+
+    it(`${rule.name} leaves padding exactly zero and needs no 16-bit copy`, async () => {
+      const bench = new Workbench(isa);
+      const place = () => bench.place(new Array(19).fill(0), "f32");
+      const states = { firstMoment: place(), secondMoment: place() };
+      const memory = { master: place(), ...states, gradient: place(), parameter: null };
+      const shared = { count: 19, gradientType: "f32", parameterType: "f32", gradientScale: 0.5 } as const;
+      for (const step of [1, 2]) await rule.run(bench, shared, memory, step);
+      for (const span of [memory.master, states.firstMoment, states.secondMoment])
+        expect(Buffer.compare(bench.bytes(span, 76), new Uint8Array(76))).toBe(0);
+      bench.close();
+    });
+
+    it(`${rule.name} shows a gradient that is not a number in the weight`, async () => {
+      const bench = new Workbench(isa);
+      const place = (value: number) => bench.place(new Array(3).fill(value), "f32");
+      const states = { firstMoment: place(0), secondMoment: place(0) };
+      const memory = { master: place(1), ...states, gradient: place(Number.NaN), parameter: null };
+      await rule.run(bench, { count: 3, gradientType: "f32", parameterType: "f32", gradientScale: 1 }, memory, 1);
+      expectSame(bench.read(memory.master, 3, "f32"), [Number.NaN, Number.NaN, Number.NaN]);
+      bench.close();
+    });
+
+    it(`${rule.name} gives the same bits for any number of workers and writes its own states alone`, async () => {
+      const count = 100_001;
+      await sameForAnyWorkers(isa, async (bench) => {
+        const states = {
+          firstMoment: bench.place(noise(count, 2), "f32"),
+          secondMoment: bench.place(noise(count, 3).map(Math.abs), "f32"),
+        };
+        const before = Object.entries(states).map(([name, span]) => [name, bench.bytes(span, 4 * count)] as const);
+        const memory = {
+          master: bench.place(noise(count, 1), "f32"),
+          ...states,
+          gradient: bench.place(noise(count, 4), "bf16"),
+          parameter: bench.space(2 * count),
+        };
+        const shared = { count, gradientType: "bf16", parameterType: "bf16", gradientScale: 0.5 } as const;
+        await rule.run(bench, shared, memory, 3);
+        for (const [name, bytes] of before) {
+          const after = bench.bytes(states[name as keyof typeof states], 4 * count);
+          const isOwn = rule.states.includes(name as keyof typeof states);
+          expect(Buffer.compare(after, bytes) !== 0, name).toBe(isOwn);
+        }
+        const floats = [memory.master, ...rule.states.map((s) => states[s])].map((s) => bench.bytes(s, 4 * count));
+        return [...floats, bench.bytes(memory.parameter, 2 * count)];
+      });
+    });
+  }
+
+  it("Adam with epsilon 0 leaves padding exactly zero", async () => {
+    const bench = new Workbench(isa);
+    const place = () => bench.place(new Array(19).fill(0), "f32");
+    const memory = { master: place(), firstMoment: place(), secondMoment: place(), gradient: place(), parameter: null };
+    await bench.run("adam", {
+      ...{ count: 19, ...memory, ...rates, gradientType: "f32", parameterType: "f32", gradientScale: 1 },
+      ...{ beta1: 0.9, beta2: 0.999, epsilon: 0, decoupled: true, correction1: 0.1, correction2: 0.001 },
+    });
+    expect(Buffer.compare(bench.bytes(memory.master, 76), new Uint8Array(76))).toBe(0);
     bench.close();
   });
 
-  it("gives the same bits for any number of workers", async () => {
-    const count = 100_001;
-    await sameForAnyWorkers(isa, async (bench) => {
-      const s = {
-        master: bench.place(noise(count, 1), "f32"),
-        firstMoment: bench.place(noise(count, 2), "f32"),
-        secondMoment: bench.place(noise(count, 3).map(Math.abs), "f32"),
-        gradient: bench.place(noise(count, 4), "bf16"),
-        parameter: bench.space(2 * count),
-      };
-      await bench.run("adam", {
-        count,
-        ...s,
-        ...hyper,
-        gradientType: "bf16",
-        parameterType: "bf16",
-        decoupled: true,
-        gradientScale: 0.5,
-        correction1: 0.3,
-        correction2: 0.01,
-      });
-      return [
-        bench.bytes(s.master, 4 * count),
-        bench.bytes(s.secondMoment, 4 * count),
-        bench.bytes(s.parameter, 2 * count),
-      ];
-    });
+  it("Lion does not move where the moment and the gradient cancel", async () => {
+    const bench = new Workbench(isa);
+    const memory = {
+      master: bench.place([1, 1, 1], "f32"),
+      firstMoment: bench.place([0.5, 0, 0], "f32"),
+      gradient: bench.place([-0.5, 0, -0.25], "f32"),
+      parameter: null,
+    };
+    const shared = { count: 3, gradientType: "f32", parameterType: "f32", gradientScale: 1, weightDecay: 0 } as const;
+    await bench.run("lion", { ...shared, ...memory, learningRate: 0.25, beta1: 0.5, beta2: 0.75 });
+    expectSame(bench.read(memory.master, 3, "f32"), [1, 1, 1.25]);
+    expectSame(bench.read(memory.firstMoment, 3, "f32"), [0.25, 0, -0.0625]);
+    bench.close();
   });
 });
 
