@@ -10,8 +10,9 @@ export function renderChoice(choice: Choice, speed: MachineSpeed): string {
   const { settings, model, job } = choice;
   const chosen = settings === undefined ? "a model" : "a model and a configuration";
   return [
-    `No --model was given: Shunya chose ${chosen} for this machine and this text.`,
-    `Measured: ${formatOperations(speed.fp32)}/s in fp32 and ${formatOperations(speed.bf16)}/s in bf16 on one of ${speed.cores} cores.`,
+    `No --model was given: Shunya chose ${chosen}`,
+    `for this text and this machine (${speed.cores} cores, each with at most`,
+    `${formatOperations(speed.fp32)}/s in fp32 and ${formatOperations(speed.bf16)}/s in bf16).`,
     "",
     "The model (config.json):",
     renderGpt2Config(model).trim(),
@@ -30,14 +31,14 @@ function lengthOf({ steps, epochs, seconds, boundBy }: Choice): string {
   const times = epochs < 10 ? epochs.toFixed(1) : formatCount(epochs);
   const run = `${formatCount(steps)} steps see the text ${times} times, in about ${formatDuration(seconds)}`;
   if (boundBy === "epochs")
-    return `${run}.\nMore than ${mostEpochs} times would teach it by heart: a longer text, and not more steps, makes a better model.`;
+    return `${run}.\nMore than ${mostEpochs} times would teach it by heart: longer text makes a better model, not more steps.`;
   return boundBy === "time" ? `${run}; give --steps for another length.` : `${run}.`;
 }
 
 function keeping(output: string | undefined, hasSettings: boolean): string[] {
-  const both = hasSettings ? "config.json and the configuration" : "config.json";
+  const both = hasSettings ? "its config.json and the ds_config.json" : "its config.json";
   if (output === undefined)
-    return [`NOTHING IS KEPT without --output DIR: with it the trained model, ${both} are written there.`];
+    return [`Nothing is kept without --output DIR; with it the model, ${both} are written there.`];
   const files = hasSettings ? `--model ${output} --config ${output}/${keptConfigName}` : `--model ${output}`;
   return [`The trained model, ${both} go to ${output}; to train it further:`, `  shunya train ${files} --data ...`];
 }

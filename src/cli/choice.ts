@@ -32,10 +32,10 @@ export interface Choice {
 const budgetSeconds = 9 * 60;
 /** Up to four epochs repeated text is nearly as good as new, up to sixteen it still teaches (Muennighoff et al. 2023). */
 export const mostEpochs = 8;
-/** Fewer tokens a parameter than that, and a smaller model learns more in the same time (Hoffmann et al. 2022 found 20). */
+/** Where time is short: with fewer tokens a parameter a smaller model learns more in it (Hoffmann et al. 2022 found 20). */
 const leastTokensPerParameter = 10;
-/** Of what a core can do in registers, what training steps of these shapes reach; measured, see docs/benchmarks.md. */
-const shareOfPeak = { fp32: 0.45, bf16: 0.3, fp16: 0.3 };
+/** Where text is short: a larger model learns more from each byte, until it only remembers. */
+const mostParametersPerByte = 8;
 /** bf16 costs accuracy: it must pay in time. */
 const leastGainOfBf16 = 1.2;
 
@@ -45,17 +45,19 @@ interface Shape {
   readonly heads: number;
   readonly positions: number;
   readonly learningRate: number;
+  /** Of what a core can do in registers, what training steps of this shape reach (measured with 2 threads, in fp32 and bf16). */
+  readonly shareOfPeak: number;
 }
 
 /** Largest first. */
 const shapes: readonly Shape[] = [
-  { hidden: 768, layers: 12, heads: 12, positions: 512, learningRate: 4e-4 },
-  { hidden: 512, layers: 8, heads: 8, positions: 256, learningRate: 6e-4 },
-  { hidden: 384, layers: 6, heads: 6, positions: 256, learningRate: 8e-4 },
-  { hidden: 256, layers: 6, heads: 4, positions: 256, learningRate: 1e-3 },
-  { hidden: 192, layers: 6, heads: 6, positions: 128, learningRate: 1.5e-3 },
-  { hidden: 128, layers: 4, heads: 4, positions: 128, learningRate: 2e-3 },
-  { hidden: 64, layers: 2, heads: 2, positions: 64, learningRate: 3e-3 },
+  { hidden: 768, layers: 12, heads: 12, positions: 512, learningRate: 4e-4, shareOfPeak: 0.65 },
+  { hidden: 512, layers: 8, heads: 8, positions: 256, learningRate: 6e-4, shareOfPeak: 0.65 },
+  { hidden: 384, layers: 6, heads: 6, positions: 256, learningRate: 8e-4, shareOfPeak: 0.65 },
+  { hidden: 256, layers: 6, heads: 4, positions: 256, learningRate: 1e-3, shareOfPeak: 0.65 },
+  { hidden: 192, layers: 6, heads: 6, positions: 128, learningRate: 1.5e-3, shareOfPeak: 0.6 },
+  { hidden: 128, layers: 4, heads: 4, positions: 128, learningRate: 2e-3, shareOfPeak: 0.5 },
+  { hidden: 64, layers: 2, heads: 2, positions: 64, learningRate: 3e-3, shareOfPeak: 0.3 },
 ];
 
 /**
@@ -87,8 +89,7 @@ async function weigh(
   const first = resolveFor(request, shape, micro, precision, request.steps ?? 1);
   const foretold = await forecastShape(model, { config: first.config, seqLength, threads: request.threads });
   const threads = Math.min(speed.cores, request.ranks * request.threads);
-  const reached =
-    shareOfPeak[first.config.precision] * threads * speed[first.config.precision === "fp32" ? "fp32" : "bf16"];
+  const reached = shape.shareOfPeak * threads * speed[first.config.precision === "bf16" ? "bf16" : "fp32"];
   const secondsPerStep = (foretold.report.operations * request.ranks) / reached;
   const { trainBatch } = first.config;
   const byTime = Math.max(1, Math.floor(budgetSeconds / secondsPerStep));
@@ -96,9 +97,11 @@ async function weigh(
   const steps = request.steps ?? Math.min(byTime, byEpochs);
   const { config, settings } = resolveFor(request, shape, micro, precision, steps);
   const tokens = steps * trainBatch * seqLength;
+  const parameters = foretold.plan.parameterElements;
   const fits =
     seqLength <= model.positions &&
-    tokens >= leastTokensPerParameter * foretold.plan.parameterElements &&
+    parameters <= mostParametersPerByte * tokenCount &&
+    (byEpochs <= byTime || tokens >= leastTokensPerParameter * parameters) &&
     steps <= byTime &&
     foretold.peakBytes <= (request.deviceMemoryBytes ?? Number.POSITIVE_INFINITY);
   const boundBy = request.steps !== undefined ? "--steps" : byEpochs < byTime ? "epochs" : "time";

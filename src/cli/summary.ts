@@ -2,7 +2,7 @@
 import { expectedStates, expectedTraffic } from "../plan/expected.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
-import { formatBytes, formatCount, formatOperations, formatReal } from "../report/numbers.ts";
+import { formatBytes, formatCount, formatOperations } from "../report/numbers.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
 import type { Forecast } from "../zero/forecast.ts";
@@ -23,18 +23,23 @@ export function renderOpening(
   const budget = job.deviceMemoryBytes === undefined ? "" : ` of a budget of ${formatBytes(job.deviceMemoryBytes)}`;
   const rows: readonly (readonly [string, string])[] = [
     ["model", `${name}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}`],
-    ["ranks", `${worldSize} on the CPU, of ${threads}; ZeRO stage ${config.stage}`],
+    ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
     ["data", `${formatCount(tokens.count)} tokens, ${formatCount(sampler.windowCount)} windows of ${seqLength}`],
     [
       "batch",
       `${microBatch} windows x ${gradientAccumulation} accumulated x ${worldSize} ranks = ${trainBatch} windows a step`,
     ],
-    ["steps", `${formatCount(steps)} of ${formatReal(perEpoch)} an epoch: ${formatReal(epochs)} epochs`],
+    ["steps", `${formatCount(steps)}, with ${oneDecimal(perEpoch)} an epoch: ${oneDecimal(epochs)} epochs`],
     ["optimizer", `${optimizer.type}, learning rate ${optimizer.learningRate} (${schedule?.type ?? "constant"})`],
     ["", `weight decay ${optimizer.weightDecay}, ${clipping}`],
     ["memory", `${formatBytes(f.peakBytes)} of device memory on a rank at the peak${budget}`],
   ];
   return [...rows.map(([label, text]) => `${label.padEnd(11)}${text}`), "", renderSizes(f.plan), "", ""].join("\n");
+}
+
+/** "0.04", "12.5", "1,234". */
+function oneDecimal(count: number): string {
+  return count >= 100 ? formatCount(count) : count >= 0.95 ? count.toFixed(1) : count.toPrecision(1);
 }
 
 /** Tables of the last step, and the loss over all steps. */
