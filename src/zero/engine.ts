@@ -36,6 +36,7 @@ import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from ".
 
 interface EngineEvents {
   step: [StepRecord];
+  end: [];
 }
 
 export type { EngineOptions } from "./engine-options.ts";
@@ -135,7 +136,7 @@ export class Engine<B extends object> {
     return this.#operations.byUnit;
   }
 
-  /** `engine.on("step", (record) => ...)`: called on every rank after each step. */
+  /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
   on<K extends keyof EngineEvents>(event: K, listener: (...args: EngineEvents[K]) => void): this {
     this.#events.on(event, listener as never);
     return this;
@@ -299,6 +300,7 @@ export class Engine<B extends object> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     await this.#running?.done.catch(() => undefined); // its error is its caller's
+    this.#events.emit("end");
     const isTold = this.device.hasFailed;
     try {
       await quiet(this.device);
