@@ -84,18 +84,31 @@ const sumPass = (memory: Memory, a: Span, b: Span, out: Span): Pass => ({
   run: memory.call("add", { count: elements, dtype: "bf16", a, b, out }),
 });
 
-function adamCase(memory: Memory): MemoryKernel {
-  const fp32 = () => memory.space(elements, "f32");
-  const half = () => memory.space(elements, "bf16");
-  const s = { master: fp32(), firstMoment: fp32(), secondMoment: fp32(), gradient: half(), parameter: half() };
-  const rates = { learningRate: 1e-4, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1 };
-  const adam = memory.call("adam", {
-    ...{ count: elements, ...s, ...rates, gradientType: "bf16", parameterType: "bf16", gradientScale: 1 },
-    ...{ correction1: 0.5, correction2: 0.5, decoupled: true },
-  });
-  const stream = [s.master, s.firstMoment, s.secondMoment].map((x) => pass(memory, elements, "f32", x, x));
-  stream.push(pass(memory, elements, "bf16", s.gradient, s.parameter));
-  return { name: "adam, 28 B a parameter", bytes: 28 * elements, kernel: adam, stream };
+/** Optimizer rules over the same range: fp32 master and states are read and written, gradients read, 16-bit weights written. */
+function optimizerCases(memory: Memory): MemoryKernel[] {
+  const [master, firstMoment, secondMoment] = [0, 1, 2].map(() => memory.space(elements, "f32")) as [Span, Span, Span];
+  const [gradient, parameter] = [0, 1].map(() => memory.space(elements, "bf16")) as [Span, Span];
+  const types = { gradientType: "bf16", parameterType: "bf16" } as const;
+  const numbers = { gradientScale: 1, learningRate: 1e-4, weightDecay: 0.1 };
+  const update = { count: elements, master, gradient, parameter, ...types, ...numbers };
+  const betas = { beta1: 0.9, beta2: 0.95 };
+  const corrections = { epsilon: 1e-8, correction1: 0.5, correction2: 0.5, decoupled: true };
+  const rule = (name: string, kernel: Call, ...states: Span[]): MemoryKernel => {
+    const stream = [master, ...states].map((x) => pass(memory, elements, "f32", x, x));
+    stream.push(pass(memory, elements, "bf16", gradient, parameter));
+    const bytesEach = 4 + 8 * (1 + states.length);
+    return { name: `${name}, ${bytesEach} B a parameter`, bytes: bytesEach * elements, kernel, stream };
+  };
+  const adam = memory.call("adam", { ...update, firstMoment, secondMoment, ...betas, ...corrections });
+  const lion = memory.call("lion", { ...update, firstMoment, ...betas });
+  const sgd = memory.call("sgd", { ...update, firstMoment, momentum: 0.9, gradientShare: 1, nesterov: false });
+  const adagrad = memory.call("adagrad", { ...update, secondMoment, epsilon: 1e-10, initialSum: 0 });
+  return [
+    rule("adam", adam, firstMoment, secondMoment),
+    rule("lion", lion, firstMoment),
+    rule("sgd with momentum", sgd, firstMoment),
+    rule("adagrad", adagrad, secondMoment),
+  ];
 }
 
 /** `x`, `y`, `z`: three bf16 arrays of `elements`. */
@@ -174,7 +187,7 @@ export async function measureMemoryKernels(threads = 1, rounds = 9): Promise<Mem
   // Ordinary values, and pages that exist.
   for (const [key, dst] of [x, y, z].entries())
     await memory.call("initNormal", { count: elements, dtype: "bf16", key, firstElement: 0, mean: 0, std: 1, dst })();
-  const cases = [adamCase(memory), ...flatCases(memory, x, y, z), ...rowCases(memory, x, y, z)];
+  const cases = [...optimizerCases(memory), ...flatCases(memory, x, y, z), ...rowCases(memory, x, y, z)];
   const times = cases.map(() => ({ kernel: [] as number[], stream: [] as number[] }));
   for (let round = 0; round <= rounds; round++)
     for (const [i, c] of cases.entries()) {

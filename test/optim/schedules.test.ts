@@ -169,12 +169,12 @@ test("OneCycle: the momentum mirrors the rate, grows after the cycle and stays b
 // DeepSpeed's own tests of its schedules (T68 to T73), with its sizes.
 test.each([10, 15, 19, 33])("a warm-up over %i steps begins at the least rate and then stays at the greatest", (n) => {
   for (const warmupType of ["log", "linear"] as const) {
-    const schedule: ScheduleConfig = { type: "WarmupLR", warmupType, ...warm, warmupSteps: n };
-    const rates = curve(schedule, 1, n + 5);
+    const settings = { warmupType, ...warm, warmupSteps: n };
+    const rates = curve({ type: "WarmupLR", ...settings }, 1, n + 5);
     expect(rates[0]).toBe(0.1);
     expect(rates.slice(n)).toEqual([0.2, 0.2, 0.2, 0.2, 0.2]);
     for (let k = 1; k < n; k++) expect(rates[k]).toBeGreaterThan(rates[k - 1]!);
-    const decaying = curve({ ...schedule, type: "WarmupDecayLR", totalSteps: 2 * n }, 1, 2 * n + 1);
+    const decaying = curve({ type: "WarmupDecayLR", ...settings, totalSteps: 2 * n }, 1, 2 * n + 1);
     for (let k = n + 1; k <= 2 * n; k++) expect(decaying[k]).toBeLessThan(decaying[k - 1]!);
   }
 });
