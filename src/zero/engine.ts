@@ -126,6 +126,11 @@ export class Engine<B extends object> {
     return this.#counter.attempted;
   }
 
+  /** Of initial weights and dropout. */
+  get seed(): number {
+    return this.#seed;
+  }
+
   /** What a checkpoint keeps of this engine beside its tensors. Asked for between steps. */
   get progress(): EngineProgress {
     return this.#counter.progress;
@@ -171,7 +176,7 @@ export class Engine<B extends object> {
   }
 
   async #forward(batch: HostBatch<B>): Promise<Loss> {
-    this.#checkStop();
+    if (this.#microBatch === 0) this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
       throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
