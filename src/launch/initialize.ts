@@ -7,6 +7,7 @@ import { createLogger, type Logger } from "../log/logger.ts";
 import { Engine, type EngineOptions } from "../zero/engine.ts";
 import type { WeightSource } from "../zero/weights.ts";
 import { refuseOffload } from "./offload.ts";
+import { reportOn } from "./reporting.ts";
 import { resumeIn } from "./resume.ts";
 import { joinWorld, type World, type WorldOptions } from "./world.ts";
 
@@ -26,7 +27,7 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
   readonly resume?: string;
   /** What the run is made of beside the configuration, as given to `saveCheckpoint`: what changed is said. */
   readonly run?: JsonObject;
-  /** Told which checkpoint is taken, and what is not as it was. Defaults to lines on standard error, from rank 0. */
+  /** Told what the configuration's reports say, warnings, and which checkpoint is taken. Defaults to lines on standard error, from rank 0. */
   readonly logger?: Logger;
   /** Stops training cleanly: all ranks finish the step that is running, and the next `forward` throws InterruptedError. */
   readonly signal?: AbortSignal;
@@ -40,7 +41,17 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
 export async function initialize<B extends object>(options: InitializeOptions<B>): Promise<Engine<B>> {
   const world = joinWorld(options);
   const file = typeof options.config === "string" ? parseConfigFile(options.config) : parseConfigObject(options.config);
-  return initializeIn(world, resolveConfig({ file, worldSize: world.worldSize }), options);
+  const config = resolveConfig({ file, worldSize: world.worldSize });
+  const logger = options.logger ?? createLogger({ rank: world.rank });
+  for (const warning of config.warnings) logger.warn(warning);
+  const engine = await initializeIn(world, config, { ...options, logger });
+  try {
+    if (world.rank === 0) reportOn(engine, config, logger);
+    return engine;
+  } catch (error) {
+    await engine[Symbol.asyncDispose]();
+    throw error;
+  }
 }
 
 /** The same with a resolved configuration, in a world that was joined before. */

@@ -1,6 +1,7 @@
 /** How a run shows that it moves: one line that rewrites itself on a terminal, one plain line a step elsewhere. */
 import { createColors } from "picocolors";
 import type { Precision } from "../config/types.ts";
+import type { StepRecord } from "../zero/record.ts";
 import { formatBytes, formatCount, formatDuration, formatReal } from "./numbers.ts";
 import type { StepSummary } from "./types.ts";
 
@@ -35,6 +36,22 @@ export function renderProgress(progress: Progress, terminal: Terminal): string {
   return `\r\u001b[2K${fitFields(fields, terminal)}`;
 }
 
+/** One plain line about a step of a run whose length nobody knows. */
+export function renderStepLine(record: StepRecord, trainBatch: number): string {
+  const { step, loss, learningRate, seconds } = record;
+  const fields: readonly Field[] = [
+    ["step", String(step)],
+    ["loss", formatReal(loss)],
+    ["lr", formatReal(learningRate)],
+    ["norm", normOf(record)],
+    ["samples/s", formatReal(trainBatch / seconds)],
+  ];
+  return `${fields.map(([name, value]) => `${name} ${value}`).join("  ")}\n`;
+}
+
+const normOf = ({ skipped, gradNorm }: Pick<StepSummary, "skipped" | "gradNorm">): string =>
+  skipped || gradNorm === null ? "skipped" : formatReal(gradNorm);
+
 /** What to say of a skipped step, beside its progress line: a run that skips every step looks healthy otherwise. */
 export function renderSkip({ step, reason, lossScale }: Skip, precision: Precision): string {
   const scale = precision === "fp16" ? ` (loss scale ${formatCount(lossScale)})` : "";
@@ -47,12 +64,12 @@ type Field = readonly [name: string, value: string];
 
 /** The most telling first: a narrow terminal loses the last ones. */
 function progressFields(progress: Progress): Field[] {
-  const { step, steps, loss, learningRate, gradNorm, skipped } = progress;
+  const { step, steps, loss, learningRate } = progress;
   return [
     ["step", `${step}/${steps}`],
     ["loss", formatReal(loss)],
     ["lr", formatReal(learningRate)],
-    ["norm", skipped || gradNorm === null ? "skipped" : formatReal(gradNorm)],
+    ["norm", normOf(progress)],
     ["tokens/s", formatCount(progress.tokensPerSecond)],
     ["memory", formatBytes(progress.peakBytes)],
     ["left", formatDuration(progress.secondsLeft)],
