@@ -15,7 +15,7 @@ export interface FindOptions {
   /** The ranks that look together: each reads its part of the files to verify them. Undefined: this process alone. */
   readonly group?: ProcessGroup;
   /** Told of each newer checkpoint that is passed over, and why. */
-  readonly onDamaged: (text: string) => void;
+  readonly onDamaged: (text: string, folder: string) => void;
 }
 
 /**
@@ -37,7 +37,7 @@ export async function findTraining(path: string, options: FindOptions): Promise<
       return await openVerified(folder, group);
     } catch (error) {
       if (!(error instanceof CheckpointError)) throw error;
-      onDamaged(error.message);
+      onDamaged(error.message, folder);
     }
   throw new CheckpointError(`none of the ${candidates.length} checkpoints in ${path} is undamaged`);
 }

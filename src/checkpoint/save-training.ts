@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { CheckpointError } from "../errors/errors.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Engine } from "../zero/engine.ts";
@@ -54,36 +55,50 @@ export async function saveCheckpoint<B extends object>(
   options: SaveOptions = {},
 ): Promise<SavedCheckpoint> {
   const started = performance.now();
-  const { group } = engine;
-  const { attempted: step } = engine.progress;
+  const step = engine.steps;
+  try {
+    const bytes = await engine.saveStates((reader) => save(engine, reader, folder, options.run ?? {}));
+    const seconds = (performance.now() - started) / 1000;
+    return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
+  } catch (error) {
+    if (!(error instanceof CheckpointError)) throw error;
+    const why = `the checkpoint of step ${step} could not be saved, and those before it are as they were: ${error.message}`;
+    throw new CheckpointError(why, { cause: error });
+  }
+}
+
+/** @returns bytes of all ranks' files */
+async function save<B extends object>(
+  engine: Engine<B>,
+  reader: StateReader,
+  folder: string,
+  run: JsonObject,
+): Promise<number> {
+  const { group, steps: step } = engine;
+  const isFirst = group.rank === 0;
   const words = `checkpoint of step ${step}`;
-  return engine.saveStates(async (reader) => {
-    const [[id]] = (await together(group, `${words}, its folder`, async () => {
-      const id = randomBytes(4).readUInt32LE();
-      if (group.rank === 0) await beginFolder(folder, partialFolder(folder, step, id));
-      return [id];
-    })) as [[number]];
-    const partial = partialFolder(folder, step, id);
-    const isFirst = group.rank === 0;
-    try {
-      const written = await together(group, `${words}, its files`, () =>
-        writeRankFile(join(partial, rankFileName(group.rank, group.worldSize)), reader),
-      );
-      await together(group, `${words}, its publication`, async () => {
-        if (!isFirst) return [];
-        const text = renderManifest(manifestOf(engine, written, options.run ?? {}));
-        await writeAtomically(join(partial, manifestName), [new TextEncoder().encode(text)]);
-        await publishFolder(folder, partial, step);
-        return [];
-      });
-      const bytes = written.reduce((sum, [bytes]) => sum + bytes!, 0);
-      const seconds = (performance.now() - started) / 1000;
-      return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
-    } catch (error) {
-      if (isFirst) await rm(partial, { recursive: true, force: true }).catch(() => undefined);
-      throw error;
-    }
-  });
+  const [[id]] = (await together(group, `${words}, its folder`, async () => {
+    const id = randomBytes(4).readUInt32LE();
+    if (isFirst) await beginFolder(folder, partialFolder(folder, step, id));
+    return [id];
+  })) as [[number]];
+  const partial = partialFolder(folder, step, id);
+  try {
+    const written = await together(group, `${words}, its files`, () =>
+      writeRankFile(join(partial, rankFileName(group.rank, group.worldSize)), reader),
+    );
+    await together(group, `${words}, its publication`, async () => {
+      if (!isFirst) return [];
+      const text = renderManifest(manifestOf(engine, written, run));
+      await writeAtomically(join(partial, manifestName), [new TextEncoder().encode(text)]);
+      await publishFolder(folder, partial, step);
+      return [];
+    });
+    return written.reduce((sum, [bytes]) => sum + bytes!, 0);
+  } catch (error) {
+    if (isFirst) await rm(partial, { recursive: true, force: true }).catch(() => undefined);
+    throw error;
+  }
 }
 
 /** @returns its bytes and checksum */

@@ -36,7 +36,7 @@ export function plainConfig(config: ResolvedConfig): JsonObject {
 export interface RunSettings {
   readonly seed: number;
   readonly config: ResolvedConfig;
-  /** Undefined: not known, and not compared. */
+  /** What is left out of it is not compared. */
   readonly run?: JsonObject;
 }
 
@@ -47,7 +47,7 @@ export function changedSettings(saved: Manifest, now: RunSettings): string[] {
   return [
     ...differences("seed", saved.seed, now.seed),
     ...differences("", chosen(saved.config), chosen(plainConfig(now.config))),
-    ...(now.run ? differences("", saved.run, now.run) : []),
+    ...Object.entries(now.run ?? {}).flatMap(([key, value]) => differences(key, saved.run[key], value)),
   ];
 }
 

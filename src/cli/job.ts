@@ -31,6 +31,10 @@ export interface TrainJob {
   readonly deviceMemoryBytes: number | undefined;
   readonly threads: number;
   readonly output: string | undefined;
+  /** A checkpoint after every so many steps. Undefined: none. */
+  readonly saveEvery: number | undefined;
+  /** A checkpoint to go on from, or a folder of them. */
+  readonly resume: string | undefined;
 }
 
 /** A job with everything it names opened and checked. */

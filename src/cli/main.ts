@@ -30,6 +30,8 @@ interface TrainFlags {
   readonly deviceMemory?: number;
   readonly threads?: number;
   readonly output?: string;
+  readonly saveEvery?: number;
+  readonly resume?: string;
   readonly logJson?: string;
 }
 
@@ -71,6 +73,11 @@ function trainCommand(): Command {
     .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
     .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
+    .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
+    .option(
+      "--resume <dir>",
+      "go on from a checkpoint, or from the newest in a folder of them; give the same flags again",
+    )
     .option("--log-json <file>", "one JSON object per step: loss, memory, traffic, operations of every rank")
     .action(async (flags: TrainFlags) => {
       const { runTrain } = await import("./train.ts");
@@ -87,6 +94,8 @@ function trainCommand(): Command {
         deviceMemoryBytes: flags.deviceMemory,
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
+        saveEvery: flags.saveEvery,
+        resume: flags.resume,
       };
       process.exitCode = (await runTrain(job, flags.logJson, createLogger())).exitCode;
     });

@@ -75,6 +75,8 @@ export function setScene(folder: string, steps: number): Scene {
     deviceMemoryBytes: cardBytes,
     threads: 1,
     output: undefined,
+    saveEvery: undefined,
+    resume: undefined,
   };
   const dataFlag = `--data ${join(lib, `lib.{${texts.join(",")}}.d.ts`)}`;
   const flags = [

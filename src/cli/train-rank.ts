@@ -1,48 +1,95 @@
 /** What each rank of `shunya train` runs: the whole model on its part of the batch. */
+
 import { saveModel } from "../checkpoint/save-model.ts";
+import { type SavedCheckpoint, saveCheckpoint } from "../checkpoint/save-training.ts";
 import { DataLoader } from "../data/loader.ts";
-import { InterruptedError } from "../errors/errors.ts";
+import { InterruptedError, NumericalError } from "../errors/errors.ts";
 import { initializeIn } from "../launch/initialize.ts";
 import { joinLaunched } from "../launch/join.ts";
 import { joinWorld } from "../launch/world.ts";
+import { createLogger } from "../log/logger.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
+import { checkpointsOf, runOf } from "./checkpoints.ts";
 import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
 
 /** What rank 0 tells the command. */
 export type TrainMessage =
   | { readonly type: "step"; readonly record: StepRecord }
+  | { readonly type: "checkpoint"; readonly checkpoint: SavedCheckpoint }
   | { readonly type: "saved"; readonly afterStep: number };
 
 async function main(): Promise<void> {
   const job = (await joinLaunched()?.receive()) as TrainJob;
   await using opened = await openJob(job);
-  const { deviceMemoryBytes } = job;
-  const world = joinWorld({ threads: job.threads, ...(deviceMemoryBytes !== undefined && { deviceMemoryBytes }) });
-  const model = new Gpt2(opened.model.config);
-  const { weights } = opened.model;
-  const given = { model, seed: job.seed, ...(weights && { weights }) };
-  await using engine = await initializeIn<LanguageBatch>(world, opened.config, given);
+  await using engine = await createEngine(job, opened);
   const tell = (message: TrainMessage): void => {
-    if (world.rank === 0) joinLaunched()?.send(message);
+    if (engine.group.rank === 0) joinLaunched()?.send(message);
   };
   engine.on("step", (record) => tell({ type: "step", record }));
-  let stopped: InterruptedError | undefined;
+  const checkpoints = new Checkpoints(engine, job, opened, tell);
+  let stopped: InterruptedError | NumericalError | undefined;
   try {
-    await train(engine, opened);
+    await train(engine, opened, () => checkpoints.afterStep());
   } catch (error) {
-    if (!(error instanceof InterruptedError)) throw error;
+    if (!(error instanceof InterruptedError || error instanceof NumericalError)) throw error;
     stopped = error; // all ranks stop after the same step: what they have is a whole model
   }
+  // After a numerical failure going on would fail the same way, so the checkpoint before it stays the newest.
+  if (stopped instanceof InterruptedError) await checkpoints.atEnd();
   if (job.output !== undefined) {
-    await saveModel(engine, model.config, job.output);
+    await saveModel(engine, opened.model.config, job.output);
     tell({ type: "saved", afterStep: engine.steps });
   }
   if (stopped) throw stopped;
 }
 
-async function train(engine: Engine<LanguageBatch>, job: OpenedJob): Promise<void> {
+function createEngine(job: TrainJob, { config, model }: OpenedJob): Promise<Engine<LanguageBatch>> {
+  const { deviceMemoryBytes, resume, seed, threads } = job;
+  const world = joinWorld({ threads, ...(deviceMemoryBytes !== undefined && { deviceMemoryBytes }) });
+  return initializeIn<LanguageBatch>(world, config, {
+    model: new Gpt2(model.config),
+    seed,
+    ...(model.weights && { weights: model.weights }),
+    // The command has told already which checkpoint it is and what changed.
+    ...(resume !== undefined && { resume, logger: createLogger({ write: () => {} }) }),
+  });
+}
+
+/** Saves after every n-th step, after the last one, and where training is stopped in between. */
+class Checkpoints {
+  readonly #engine: Engine<LanguageBatch>;
+  readonly #job: TrainJob;
+  readonly #opened: OpenedJob;
+  readonly #tell: (message: TrainMessage) => void;
+  /** Before the first step of this run nothing is new. */
+  #savedStep: number;
+
+  constructor(engine: Engine<LanguageBatch>, job: TrainJob, opened: OpenedJob, tell: (message: TrainMessage) => void) {
+    this.#engine = engine;
+    this.#job = job;
+    this.#opened = opened;
+    this.#tell = tell;
+    this.#savedStep = engine.steps;
+  }
+
+  async afterStep(): Promise<void> {
+    const { steps } = this.#engine;
+    if (steps === this.#opened.steps || steps % (this.#job.saveEvery ?? 1) === 0) await this.atEnd();
+  }
+
+  async atEnd(): Promise<void> {
+    const { saveEvery, output } = this.#job;
+    if (saveEvery === undefined || output === undefined || this.#savedStep === this.#engine.steps) return;
+    const run = runOf(this.#job, this.#opened);
+    const checkpoint = await saveCheckpoint(this.#engine, checkpointsOf(output), { run });
+    this.#savedStep = checkpoint.step;
+    this.#tell({ type: "checkpoint", checkpoint });
+  }
+}
+
+async function train(engine: Engine<LanguageBatch>, job: OpenedJob, afterStep: () => Promise<void>): Promise<void> {
   const { microBatch, gradientAccumulation, worldSize } = job.config;
   const loader = new DataLoader({
     source: job.tokens,
@@ -54,13 +101,15 @@ async function train(engine: Engine<LanguageBatch>, job: OpenedJob): Promise<voi
   });
   const shape = [microBatch, job.seqLength];
   try {
-    for (let step = 0; step < job.steps; step++) {
+    while (engine.steps < job.steps) {
+      const step = engine.steps;
       for (let a = 0; a < gradientAccumulation; a++) {
         const { inputs, targets } = await loader.batch(step, a);
         const loss = await engine.forward({ inputs: { data: inputs, shape }, targets: { data: targets, shape } });
         await engine.backward(loss);
       }
       await engine.step();
+      await afterStep();
     }
   } finally {
     await loader.idle();

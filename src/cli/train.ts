@@ -2,13 +2,16 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
 import { openTokens } from "../data/tokens.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
 import { RunReport } from "../monitor/run-report.ts";
+import { formatBytes } from "../report/numbers.ts";
 import { describeTerminal } from "../report/progress.ts";
 import type { StepRecord } from "../zero/record.ts";
+import { checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, LineLog } from "./destinations.ts";
@@ -33,11 +36,15 @@ export async function runTrain(
   logJson: string | undefined,
   logger: Logger,
 ): Promise<TrainResult> {
-  const { model, config } = request;
-  const choice = model === undefined ? await chooseAndTell(request) : undefined;
-  const job: TrainJob = choice?.job ?? { ...request, model: model! };
+  await using resumed = request.resume === undefined ? undefined : await Resumption.find(request.resume, logger);
+  const asked = resumed?.complete(request) ?? request;
+  const { model, config } = asked;
+  const choice = model === undefined ? await chooseAndTell(asked) : undefined;
+  const job: TrainJob = choice?.job ?? { ...asked, model: model!, resume: resumed?.folder };
   await using opened = await openJob(job);
   for (const warning of opened.config.warnings) logger.warn(warning);
+  resumed?.check(job, opened, logger);
+  await checkSaving(job, resumed);
   const foretold = await forecastJob(job, opened, opened.config);
   await checkBudget(job, opened, foretold);
   if (job.output !== undefined) await checkOutput(job.output);
@@ -48,6 +55,7 @@ export async function runTrain(
   using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
   write(renderOpening(job, opened, foretold));
   write(report.begin());
+  if (resumed) write(`Going on after step ${resumed.step} of ${opened.steps}, from ${resumed.folder}.\n`);
   const records: StepRecord[] = [];
   const printer = new StepPrinter({
     opened,
@@ -57,6 +65,7 @@ export async function runTrain(
     write,
   });
   let savedAfter: number | undefined;
+  let checkpoint: SavedCheckpoint | undefined;
   const launch = launchRanks({
     ranks: job.ranks,
     entry: fileURLToPath(
@@ -67,6 +76,7 @@ export async function runTrain(
     onMessage: (_rank, payload) => {
       const message = payload as TrainMessage;
       if (message.type === "saved") savedAfter = message.afterStep;
+      else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);
         printer.show(message.record);
@@ -77,6 +87,7 @@ export async function runTrain(
   const { exitCode } = await launch.outcome;
   printer.endLine();
   if (records.length > 0) write(renderSummary(opened, foretold, records) + report.end());
+  if (checkpoint) write(renderCheckpoint(checkpoint));
   if (job.output !== undefined) write(tellOutput(job.output, savedAfter, choice, logger));
   return { exitCode, records };
 }
@@ -98,6 +109,9 @@ async function chooseAndTell(request: TrainRequest): Promise<Choice> {
   write(renderChoice(choice, speed));
   return choice;
 }
+
+const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): string =>
+  `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s).\n`;
 
 function tellOutput(
   output: string,

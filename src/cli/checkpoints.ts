@@ -1,0 +1,108 @@
+/** `--save-every` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
+import { join } from "node:path";
+import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
+import { checkFits, findTraining } from "../checkpoint/find-training.ts";
+import type { TrainingCheckpoint } from "../checkpoint/open-training.ts";
+import { changedSettings } from "../checkpoint/settings.ts";
+import type { Json, JsonObject } from "../checkpoint/training-manifest.ts";
+import { UsageError } from "../errors/errors.ts";
+import type { Logger } from "../log/logger.ts";
+import { describeModel } from "../nn/describe.ts";
+import { Gpt2 } from "../nn/models/gpt2.ts";
+import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
+
+export const checkpointsOf = (output: string): string => join(output, "checkpoints");
+
+/** What a checkpoint keeps of a job beside the engine's configuration. */
+export function runOf(job: TrainJob, { model, tokens, sampler, seqLength, steps }: OpenedJob): JsonObject {
+  return {
+    model: model.config as unknown as JsonObject,
+    data: { tokens: tokens.count, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+    // What was chosen for a user who named nothing is needed again when the run goes on.
+    chosen: typeof job.config === "object" ? { config: job.config as Json, steps } : null,
+  };
+}
+
+/** Where a run goes on from. */
+export class Resumption implements AsyncDisposable {
+  readonly checkpoint: TrainingCheckpoint;
+  /** Newer ones that were passed over. */
+  readonly #damaged: ReadonlySet<string>;
+
+  private constructor(checkpoint: TrainingCheckpoint, damaged: ReadonlySet<string>) {
+    this.checkpoint = checkpoint;
+    this.#damaged = damaged;
+  }
+
+  /** @throws CheckpointError where there is no undamaged one */
+  static async find(path: string, logger: Logger): Promise<Resumption> {
+    const damaged = new Set<string>();
+    const onDamaged = (text: string, folder: string): void => {
+      damaged.add(folder);
+      logger.warn(`an older checkpoint is taken, since ${text}`);
+    };
+    return new Resumption(await findTraining(path, { onDamaged }), damaged);
+  }
+
+  get step(): number {
+    return this.checkpoint.manifest.step;
+  }
+
+  get folder(): string {
+    return this.checkpoint.folder;
+  }
+
+  /** A request without a model means the saved one, and what had been chosen with it. */
+  complete(request: TrainRequest): TrainRequest {
+    if (request.model !== undefined) return request;
+    const { model, chosen } = this.checkpoint.manifest.run as {
+      model?: Gpt2Config;
+      chosen?: { config: object; steps: number } | null;
+    };
+    if (!model) throw new UsageError(`${this.folder} does not say of what model it is; give --model`);
+    const config = request.config ?? chosen?.config;
+    return { ...request, model, config, steps: request.steps ?? chosen?.steps };
+  }
+
+  /** Says what is not as it was. @throws CheckpointError where the model or the optimizer's states do not fit */
+  check(job: TrainJob, opened: OpenedJob, logger: Logger): void {
+    const { config, model } = opened;
+    checkFits(this.checkpoint, describeModel(new Gpt2(model.config)).description, config);
+    const { chosen: _, ...run } = runOf(job, opened);
+    const changed = changedSettings(this.checkpoint.manifest, { seed: job.seed, config, run });
+    if (changed.length === 0) return;
+    const lines = changed.map((text) => `\n  ${text}`).join("");
+    logger.warn(`what follows is not what a run without a stop would give, since settings changed:${lines}`);
+  }
+
+  isDamaged(folder: string): boolean {
+    return this.#damaged.has(folder);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.checkpoint[Symbol.asyncDispose]();
+  }
+}
+
+/**
+ * Checkpoints of two runs in one folder would pass for one run's, and the newest might be the other's.
+ * @throws UsageError where the folder to save into holds checkpoints that this run did not come by
+ */
+export async function checkSaving(job: TrainJob, resumed: Resumption | undefined): Promise<void> {
+  if (job.saveEvery === undefined) return;
+  if (job.output === undefined)
+    throw new UsageError("--save-every needs --output DIR: checkpoints go to DIR/checkpoints");
+  const folder = checkpointsOf(job.output);
+  const steps = await publishedSteps(folder);
+  const newer = steps.find((s) => s.step > (resumed?.step ?? -1) && !resumed?.isDamaged(s.folder));
+  if (!newer) return;
+  if (resumed)
+    throw new UsageError(
+      `${folder} holds a checkpoint of step ${newer.step}, later than step ${resumed.step}, where this run goes on from; ` +
+        "it would pass for one of this run: move it away, or give another --output",
+    );
+  throw new UsageError(
+    `${folder} holds checkpoints of a run, up to step ${newer.step}: give --resume ${folder} to go on from it, or another --output`,
+  );
+}
