@@ -86,7 +86,8 @@ function unmatched(pattern: string, parameters: readonly NamedParameter[]): stri
   const names = parameters.map((p) => p.name);
   const words = new Set(names.flatMap((name) => name.split(".")));
   const corrected = pattern.replace(/[^.*]+/g, (word) => (words.has(word) ? word : (nearest(word, words) ?? word)));
-  const hint = names.some(matcherOf(corrected)) ? `; did you mean "${corrected}"?` : "";
+  const meant = [corrected, `*${corrected}`, `*${corrected}*`].find((p) => names.some(matcherOf(p)));
+  const hint = meant === undefined ? "" : `; did you mean "${meant}"?`;
   return `no parameter's name matches the pattern "${pattern}"${hint} (names are such as ${examples(parameters)}; * stands for any characters)`;
 }
 

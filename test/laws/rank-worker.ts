@@ -113,9 +113,11 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   const stop = new AbortController();
   let engine: Engine<LanguageBatch> | undefined;
   let saved: TrainingCheckpoint | undefined;
+  let isEngines = false; // whose device and transport are: an engine that cannot be made closes them itself
   try {
     if (job.resume !== undefined)
       saved = await findTraining(job.resume, { group: new ProcessGroup(device, transport), onDamaged: () => {} });
+    isEngines = true;
     engine = await Engine.create<LanguageBatch>({
       model: buildModel(job.model, rank),
       config,
@@ -133,7 +135,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   } catch (error) {
     // What made training fail may make the orderly end fail as well; the first of the two is the answer.
     if (engine) await engine[Symbol.asyncDispose]().catch(() => undefined);
-    else {
+    else if (!isEngines) {
       transport.dispose();
       device.dispose();
     }
