@@ -17,13 +17,17 @@ export interface Batch {
 
 export type BatchAnswer = { readonly batch: Batch } | { readonly problem: string };
 
-/** Solves the identity, or says what does not fit and what would. Given values are positive whole numbers. */
-export function solveBatch(given: BatchGiven, worldSize: number): BatchAnswer {
+/**
+ * Solves the identity, or says what does not fit and what would. Given values are positive whole numbers.
+ * @param ranksFrom where the number of ranks comes from, to say so
+ */
+export function solveBatch(given: BatchGiven, worldSize: number, ranksFrom = "--ranks"): BatchAnswer {
   const { trainBatch, microBatch, gradientAccumulation } = given;
   if (trainBatch === undefined) {
     if (microBatch === undefined) {
       return {
-        problem: "left out; wanted train_batch_size or train_micro_batch_size_per_gpu: one of the two must be given",
+        problem:
+          "no batch is given; wanted train_batch_size or train_micro_batch_size_per_gpu: write one of the two, or give --micro-batch",
       };
     }
     const accumulation = gradientAccumulation ?? 1;
@@ -36,7 +40,7 @@ export function solveBatch(given: BatchGiven, worldSize: number): BatchAnswer {
     gradientAccumulation: gradientAccumulation ?? (microBatch === undefined ? 1 : Math.floor(perRank / microBatch)),
   };
   const product = batch.microBatch * batch.gradientAccumulation * worldSize;
-  return product === trainBatch ? exact(batch) : { problem: mismatch(given, batch, worldSize) };
+  return product === trainBatch ? exact(batch) : { problem: mismatch(given, batch, worldSize, ranksFrom) };
 }
 
 function exact(batch: Batch): BatchAnswer {
@@ -44,7 +48,7 @@ function exact(batch: Batch): BatchAnswer {
   return { problem: `the global batch would be ${batch.trainBatch} samples; wanted less than 2^53` };
 }
 
-function mismatch(given: BatchGiven, batch: Batch, worldSize: number): string {
+function mismatch(given: BatchGiven, batch: Batch, worldSize: number, ranksFrom: string): string {
   const { trainBatch, microBatch, gradientAccumulation } = batch;
   const ranks = `${worldSize} ${worldSize === 1 ? "rank" : "ranks"}`;
   const derived = [
@@ -60,6 +64,6 @@ function mismatch(given: BatchGiven, batch: Batch, worldSize: number): string {
   return (
     `train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size: ` +
     `${trainBatch} != ${microBatch} * ${gradientAccumulation} * ${worldSize}${note}; ` +
-    `with ${ranks} write train_batch_size ${fits.join(" or ")}, or start with another number of ranks (--ranks)`
+    `with ${ranks} (from ${ranksFrom}) write train_batch_size ${fits.join(" or ")}, or start with another number of ranks`
   );
 }

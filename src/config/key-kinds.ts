@@ -1,16 +1,23 @@
-/** The three kinds of rows in the key table (keys.ts). */
+/** The kinds of rows in the key table (keys.ts). */
 
-import type { ConfigNode } from "./json.ts";
-import { describe, isOff, type ValueType } from "./value-types.ts";
+import type { ConfigNode, ConfigScalar } from "./json.ts";
+import { boolean, describe, isOff, type JsonSchema, type ValueType } from "./value-types.ts";
+
+interface Notes {
+  /** DeepSpeed's default as it would be written, where ours is another or depends on the model. */
+  readonly deepspeed?: ConfigScalar;
+  /** What to say of a value that the type cannot read, where more is known than the type's own words. */
+  readonly explain?: (found: ConfigNode) => string | undefined;
+}
 
 /** A key that this version acts on. */
-export interface UsedKey<T> {
+export interface UsedKey<T> extends Notes {
   readonly status: "used";
   readonly type: ValueType<T>;
   /** The value when the key is left out; undefined where that depends on other keys or on the model. */
   readonly leftOut: T | undefined;
-  /** Words and values that mean the same as leaving the key out, as DeepSpeed reads them. */
-  readonly sameAsLeftOut: readonly ("auto" | null)[];
+  /** True where DeepSpeed's own default is null, so that null means "left out". */
+  readonly nullable: boolean;
   readonly doc: string;
 }
 
@@ -19,35 +26,65 @@ export interface FixedKey {
   readonly status: "fixed";
   accepts(node: ConfigNode): boolean;
   readonly wanted: string;
+  /** What is accepted, for editors. */
+  readonly schema: JsonSchema;
   readonly why: string;
 }
 
-/** A key of DeepSpeed's that changes no number: a warning unless it is off. `why` completes "has no effect here: ...". */
+/** A key that changes no number and no byte here: a warning unless it is off. `why` completes "has no effect here: ...". */
 export interface UnusedKey {
   readonly status: "unused";
   readonly why: string;
+  /** Values that ask for what happens anyway, so that nothing need be said; false and null always do. */
+  readonly obeyed: readonly ConfigScalar[];
+  /** Undefined: any value. */
+  readonly type: ValueType<unknown> | undefined;
 }
 
-export type KeySpec = UsedKey<unknown> | FixedKey | UnusedKey;
-
-export function used<T>(type: ValueType<T>, leftOut: T, doc: string): UsedKey<T> & { readonly leftOut: T } {
-  return { status: "used", type, leftOut, sameAsLeftOut: [], doc };
+/** An old key: its value stands for one of another key. Both together are an error. */
+export interface ReplacedKey {
+  readonly status: "replaced";
+  readonly by: string;
+  readonly type: ValueType<ConfigScalar>;
+  /** The new key's value; undefined where the old one asks for nothing. */
+  convert(value: ConfigScalar): ConfigScalar | undefined;
 }
 
-/** A used key whose value comes from other keys or from the model when it is left out (or "auto", or null). */
-export function derived<T>(type: ValueType<T>, doc: string): UsedKey<T> & { readonly leftOut: undefined } {
-  return { status: "used", type, leftOut: undefined, sameAsLeftOut: ["auto", null], doc };
+export type KeySpec = UsedKey<unknown> | FixedKey | UnusedKey | ReplacedKey;
+
+export function used<T>(type: ValueType<T>, leftOut: T, doc: string, notes: Notes = {}) {
+  return { status: "used", type, leftOut, nullable: false, doc, ...notes } as const satisfies UsedKey<T>;
+}
+
+/** A used key whose value comes from other keys or from the model when it is left out. */
+export function derived<T>(type: ValueType<T>, doc: string, notes: Notes = {}) {
+  return { status: "used", type, leftOut: undefined, nullable: false, doc, ...notes } as const satisfies UsedKey<T>;
+}
+
+/** The same row, where null means "left out". */
+export function nullable<K extends UsedKey<unknown>>(row: K): K {
+  return { ...row, nullable: true };
 }
 
 /** Only these values; written as in JSON. */
-export function always(values: readonly (string | number | boolean | null)[], why: string): FixedKey {
+export function always(values: readonly ConfigScalar[], why: string): FixedKey {
   return {
     status: "fixed",
     accepts: (node) => node.kind === "scalar" && values.includes(node.value),
     wanted: values.map((value) => describe({ kind: "scalar", value })).join(" or "),
+    schema: { enum: values },
     why,
   };
 }
+
+const off = { enum: [false, null] };
+const offSection: JsonSchema = {
+  anyOf: [
+    off,
+    { type: "object", properties: {}, additionalProperties: false },
+    { type: "object", properties: { enabled: off }, required: ["enabled"] },
+  ],
+};
 
 /** A section that must be off: left out, null, false, or with `enabled: false`. */
 export function mustBeOff(why: string): FixedKey {
@@ -55,15 +92,29 @@ export function mustBeOff(why: string): FixedKey {
     status: "fixed",
     accepts: isOff,
     wanted: 'nothing here (leave the section out, or write "enabled": false in it)',
+    schema: offSection,
     why,
   };
 }
 
-/** Settings of a section that this version does not act on while the section is off, so their values do not matter. */
-export function settingOf(section: string): FixedKey {
-  return { status: "fixed", accepts: () => true, wanted: "anything", why: `${section} is off` };
+export function unused(
+  why: string,
+  more: { readonly obeyed?: readonly ConfigScalar[]; readonly type?: ValueType<unknown> } = {},
+): UnusedKey {
+  return { status: "unused", why, obeyed: more.obeyed ?? [], type: more.type };
 }
 
-export function unused(why: string): UnusedKey {
-  return { status: "unused", why };
+/** A key of DeepSpeed's whose feature is not here and whose absence changes no result that is promised. */
+export function notYet(instead: string, obeyed: readonly ConfigScalar[] = []): UnusedKey {
+  return unused(`a DeepSpeed key that this version does not implement; ${instead}`, { obeyed });
+}
+
+/** An old switch that became a word of another key. */
+export function switchFor(by: string, whenTrue: ConfigScalar): ReplacedKey {
+  return { status: "replaced", by, type: boolean, convert: (on) => (on ? whenTrue : undefined) };
+}
+
+/** An old name: the value is the new key's. */
+export function renamed(by: string, type: ValueType<ConfigScalar>): ReplacedKey {
+  return { status: "replaced", by, type, convert: (value) => value };
 }

@@ -1,59 +1,107 @@
-/** Walks a configuration tree against the key table: typed values by path, and every problem and warning on the way. */
+/** Walks a configuration tree against the key table: typed values by path, and every problem on the way. */
 
 import type { ConfigProblem } from "../errors/errors.ts";
 import { type ConfigNode, joinPath } from "./json.ts";
-import type { KeySpec, UsedKey } from "./key-kinds.ts";
-import { aliases, keys, type UsedPath } from "./keys.ts";
-import { nearest } from "./spelling.ts";
+import type { KeySpec, ReplacedKey, UnusedKey, UsedKey } from "./key-kinds.ts";
+import { autoMeansDefault, keys, misspellings, type UsedPath } from "./keys.ts";
+import {
+  canonicalPath,
+  isNote,
+  placeholderIn,
+  placesOf,
+  sections,
+  specs,
+  splitPath,
+  suggestion,
+} from "./known-keys.ts";
+import { sectionFor } from "./shorthands.ts";
 import type { ValueSource } from "./types.ts";
-import { describe, repairFor } from "./value-types.ts";
+import { describe, isOff, repairFor } from "./value-types.ts";
 
 type Read<K extends UsedPath> = (typeof keys)[K] extends UsedKey<infer T> ? T : never;
 /** What `get` answers: the value, or the table's default; undefined only where the table has none. */
 type Value<K extends UsedPath> = Read<K> | Extract<(typeof keys)[K]["leftOut"], undefined>;
 
-interface Entry {
+/** Where a value stands: as the user wrote its path, and in which line. */
+export interface Place {
   readonly written: string;
-  readonly line: number | undefined;
   readonly source: ValueSource;
+  readonly line?: number | undefined;
+  readonly column?: number | undefined;
+}
+
+interface Entry {
+  readonly place: Place;
   readonly value: unknown;
 }
 
-const specs = new Map<string, KeySpec>(Object.entries(keys));
-/** Names that are known in each section, aliases included. */
-const sections = new Map<string, Set<string>>();
-for (const path of [...specs.keys(), ...Object.keys(aliases)]) {
-  for (let child = path; child !== ""; ) {
-    const [parent, name] = splitPath(child);
-    sections.set(parent, (sections.get(parent) ?? new Set()).add(name));
-    child = parent;
-  }
+/** One "auto" and what it became. */
+export interface AutoValue {
+  readonly path: string;
+  readonly value: unknown;
+  readonly source: ValueSource;
+  /** Where the value comes from, in words. */
+  readonly why: string;
 }
+
+interface Unknown {
+  readonly section: string;
+  readonly name: string;
+  readonly place: Place;
+  readonly node: ConfigNode;
+}
+
+interface UnusedHere {
+  readonly path: string;
+  readonly place: Place;
+  readonly why: string;
+}
+
+/** Sections whose unknown names are judged by whoever knows the section's type. */
+const judgedByType = ["optimizer.params", "scheduler.params"];
+
+/** More unknown keys at the top level than this are told as one problem: it is some other program's file. */
+const mostUnknownTold = 6;
 
 /**
  * The values of one configuration. Add the flags first: what the file says of a key that a flag gives is not even looked at, so a
- * flag can repair a file.
+ * flag can repair a file. Call `finish` when all is added.
  */
 export class Settings {
   readonly problems: ConfigProblem[] = [];
-  readonly warnings: string[] = [];
+  readonly autos: AutoValue[] = [];
   readonly #entries = new Map<string, Entry>();
-  readonly #unreadable = new Set<string>();
+  readonly #autoPlaces = new Map<string, Place>();
+  readonly #unreadable = new Map<string, Place>();
   readonly #flagged = new Set<string>();
+  readonly #sectionPlaces = new Map<string, Place>();
+  readonly #unknown: Unknown[] = [];
+  readonly #unused: UnusedHere[] = [];
+  readonly #replaced: { readonly spec: ReplacedKey; readonly node: ConfigNode; readonly place: Place }[] = [];
 
-  /** Takes over every key of a tree; `path` is where the tree's root stands. */
-  add(node: ConfigNode, source: ValueSource, path = "", line?: number): void {
+  /** Takes over every key of a tree; `place.written` is where the tree's root stands ("" for a whole file). */
+  add(node: ConfigNode, place: Place): void {
+    const path = place.written;
     const canonical = canonicalPath(path);
     const spec = specs.get(canonical);
-    if (spec !== undefined) this.#addValue(canonical, spec, node, source, path, line);
-    else if (!sections.has(canonical)) this.#unknown(...splitPath(path), line);
+    if (spec !== undefined) this.#addValue(canonical, spec, node, place);
+    else if (!sections.has(canonical)) this.#addUnknown(...splitPath(path), node, place);
     else if (node.kind === "object") {
-      for (const { key, line: keyLine, value } of node.members) {
+      this.#sectionPlaces.set(canonical, place);
+      for (const { key, line, column, value } of node.members) {
+        const memberPlace = { written: joinPath(path, key), source: place.source, line, column };
         // A dotted key is one odd name, not a path: DeepSpeed does not read it as one either.
-        if (key === "" || key.includes(".")) this.#unknown(path, key, keyLine);
-        else this.add(value, source, joinPath(path, key), keyLine);
+        if (key === "" || key.includes(".")) this.#addUnknown(path, key, value, memberPlace);
+        else this.add(value, memberPlace);
       }
-    } else this.#sectionAsValue(canonical, node, source, path, line);
+    } else this.#sectionAsValue(canonical, node, place);
+  }
+
+  /** Settles what needs the whole file: old keys beside new ones, unknown names, keys without effect. */
+  finish(): void {
+    for (const { spec, node, place } of this.#replaced) this.#replace(spec, node, place);
+    this.#tellUnknown();
+    this.#tellUnused();
   }
 
   get<K extends UsedPath>(path: K): Value<K> {
@@ -66,113 +114,271 @@ export class Settings {
     return this.#entries.has(path);
   }
 
+  isAuto(path: UsedPath): boolean {
+    return this.#autoPlaces.has(path);
+  }
+
   /** True where a value was given that could not be read: already a problem, so no later check need complain of it. */
   isUnreadable(path: UsedPath): boolean {
     return this.#unreadable.has(path);
   }
 
-  source(path: UsedPath): ValueSource {
-    return this.#entries.get(path)?.source ?? "default";
+  /** True where the section stands in the file or was given by a flag, as an object. */
+  hasSection(section: string): boolean {
+    return this.#sectionPlaces.has(section);
   }
 
-  /** Adds a problem at a key, with the line and spelling that the user wrote. */
-  problem(path: UsedPath, message: string): void {
-    const entry = this.#entries.get(path);
-    this.#addProblem(entry?.written ?? path, entry?.line, message);
+  /** Names of a section that no row of the table has, for sections that are judged by their type. */
+  unknownIn(section: string): { readonly name: string; readonly path: string }[] {
+    return this.#unknown.filter((u) => u.section === section).map((u) => ({ name: u.name, path: u.place.written }));
   }
 
-  #addProblem(path: string, line: number | undefined, message: string): void {
-    this.problems.push({ path, line, level: "error", message });
+  /** Where a key's value was given; undefined for a key that was left out. */
+  placeOf(path: string): Place | undefined {
+    const known = this.#entries.get(path)?.place ?? this.#autoPlaces.get(path) ?? this.#unreadable.get(path);
+    return known ?? this.#unknown.find((u) => u.place.written === path)?.place;
   }
 
-  #addValue(path: string, spec: KeySpec, node: ConfigNode, source: ValueSource, written: string, line?: number): void {
-    if (source === "flag") this.#flagged.add(path);
-    else if (this.#flagged.has(path)) return;
-    if (spec.status === "unused") {
-      const off = node.kind === "scalar" && (node.value === false || node.value === null);
-      if (!off) this.warnings.push(`${written} has no effect here: ${spec.why}`);
-      return;
-    }
-    if (spec.status === "fixed") {
-      if (spec.accepts(node)) return;
-      const tail = repairFor(node, "it is as wanted");
-      this.#addProblem(written, line, `found ${describe(node)}; wanted ${spec.wanted}: ${spec.why}${tail}`);
-      return;
-    }
-    const earlier = this.#entries.get(path);
-    if (earlier !== undefined && earlier.written !== written && source === "file") {
-      const where = earlier.line === undefined ? "" : ` on line ${earlier.line}`;
-      this.#addProblem(written, line, `this is the same key as ${earlier.written}${where}; keep one of the two`);
-      return;
-    }
-    const leftOut = node.kind === "scalar" && spec.sameAsLeftOut.some((same) => same === node.value);
-    if (leftOut) {
-      this.#entries.delete(path);
-      return;
-    }
-    const value = spec.type.read(node);
-    if (value !== undefined) {
-      this.#entries.set(path, { written, line, source, value });
-      return;
-    }
-    const whenLeftOut = spec.leftOut === undefined ? "it is derived" : `it is ${JSON.stringify(spec.leftOut)}`;
-    const tail = repairFor(node, whenLeftOut, spec.type);
-    this.#addProblem(written, line, `found ${describe(node)}; wanted ${spec.type.wanted}${tail}`);
-    this.#unreadable.add(path);
+  /** Gives an "auto" its value. */
+  fill<K extends UsedPath>(path: K, value: Read<K> | undefined, source: ValueSource, why: string): void {
+    const place = this.#autoPlaces.get(path);
+    if (place === undefined) return;
+    if (value !== undefined) this.#entries.set(path, { place: { ...place, source }, value });
+    this.autos.push({ path, value: value ?? keys[path].leftOut, source, why });
+    this.#autoPlaces.delete(path);
   }
 
-  /** Where an object is wanted and something else stands. */
-  #sectionAsValue(section: string, node: ConfigNode, source: ValueSource, written: string, line?: number): void {
-    const scalar = node.kind === "scalar" ? node.value : undefined;
-    if (section === "zero_optimization" && typeof scalar === "boolean") {
-      // An old form: true means stage 1.
-      this.add({ kind: "scalar", value: scalar ? 1 : 0 }, source, "zero_optimization.stage", line);
-      return;
-    }
-    const mayBeNull = section === "scheduler" || section.startsWith("zero_optimization.offload_");
-    if (scalar === null && mayBeNull) {
-      const inside = [...specs.keys()].filter((path) => path.startsWith(`${section}.`));
-      if (source === "flag") for (const path of inside) this.#flagged.add(path);
-      return;
-    }
-    const [first] = sections.get(section)!;
-    this.#addProblem(
-      written || "(root)",
-      line,
-      `found ${describe(node)}; wanted an object such as { "${first}": ... }`,
+  autoPaths(): UsedPath[] {
+    return [...this.#autoPlaces.keys()] as UsedPath[];
+  }
+
+  /** Adds an error at a key or section, with the line and spelling that the user wrote. */
+  error(path: string, message: string): void {
+    this.#problem("error", path, message);
+  }
+
+  warn(path: string, message: string): void {
+    this.#problem("warning", path, message);
+  }
+
+  #problem(level: ConfigProblem["level"], path: string, message: string): void {
+    this.#tell(
+      level,
+      this.placeOf(path) ?? this.#sectionPlaces.get(path) ?? { written: path, source: "default" },
+      message,
     );
   }
 
-  #unknown(parent: string, name: string, line: number | undefined): void {
-    this.#addProblem(joinPath(parent, name), line, `unknown key${suggestion(canonicalPath(parent), name)}`);
+  #tell(level: ConfigProblem["level"], place: Place, message: string): void {
+    this.problems.push({ path: place.written || "(root)", line: place.line, column: place.column, level, message });
+  }
+
+  #addValue(path: string, spec: KeySpec, node: ConfigNode, place: Place): void {
+    if (place.source === "flag") this.#flagged.add(path);
+    else if (this.#flagged.has(path)) return;
+    if (Object.hasOwn(misspellings, place.written))
+      this.#tell("warning", place, `a misspelling that old tutorials had; read as ${path}`);
+    switch (spec.status) {
+      case "used":
+        this.#addUsed(path, spec, node, place);
+        break;
+      case "fixed":
+        if (!spec.accepts(node))
+          this.#tell("error", place, `found ${describe(node)}; wanted ${spec.wanted}: ${spec.why}${tailFor(node)}`);
+        break;
+      case "unused":
+        this.#addUnused(path, spec, node, place);
+        break;
+      case "replaced":
+        if (place.source === "flag") this.#replace(spec, node, place);
+        else this.#replaced.push({ spec, node, place });
+        break;
+      default:
+        spec satisfies never;
+    }
+  }
+
+  #addUsed(path: string, spec: UsedKey<unknown>, node: ConfigNode, place: Place): void {
+    const scalar = node.kind === "scalar" ? node.value : undefined;
+    if (scalar === null && spec.nullable) {
+      this.#entries.delete(path);
+      return;
+    }
+    if (scalar === "auto") {
+      this.#autoPlaces.set(path, place);
+      return;
+    }
+    const value = spec.type.read(node);
+    const earlier = this.#entries.get(path);
+    if (earlier !== undefined && earlier.place.written !== place.written && place.source === "file") {
+      const { written, line } = earlier.place;
+      const same = JSON.stringify(earlier.value) === JSON.stringify(value);
+      const message = `this is the same key as ${written}${line === undefined ? "" : ` on line ${line}`}; keep one of the two`;
+      this.#tell(same ? "warning" : "error", place, message);
+      return;
+    }
+    if (value !== undefined) {
+      this.#entries.set(path, { place, value });
+      return;
+    }
+    const whenLeftOut = spec.leftOut === undefined ? "it is derived" : `it is ${JSON.stringify(spec.leftOut)}`;
+    const leaveOut = scalar === null ? `; leave the key out (${whenLeftOut})` : "";
+    const told = spec.explain?.(node) ?? `found ${describe(node)}; wanted ${spec.type.wanted}`;
+    this.#tell("error", place, `${told}${repairFor(node, whenLeftOut, spec.type)}${leaveOut}${tailFor(node)}`);
+    this.#unreadable.set(path, place);
+  }
+
+  #addUnused(path: string, spec: UnusedKey, node: ConfigNode, place: Place): void {
+    const value = node.kind === "scalar" ? node.value : undefined;
+    const off = value === null || value === false || (node.kind === "object" && isOff(node));
+    if (off || (value !== undefined && spec.obeyed.includes(value))) return;
+    if (spec.type !== undefined && value !== "auto" && spec.type.read(node) === undefined)
+      this.#tell("error", place, `found ${describe(node)}; wanted ${spec.type.wanted}${tailFor(node)}`);
+    this.#unused.push({ path, place, why: spec.why });
+  }
+
+  /** An old key takes the place of a new one. */
+  #replace(spec: ReplacedKey, node: ConfigNode, place: Place): void {
+    const section = splitPath(spec.by)[0];
+    const wholeSection = section.includes(".");
+    const newer = this.placeOf(spec.by) ?? (wholeSection ? this.#sectionPlaces.get(section) : undefined);
+    if (newer !== undefined && newer.source === "file" && place.source === "file") {
+      const known = `${newer.written}${newer.line === undefined ? "" : ` on line ${newer.line}`}`;
+      this.#tell("error", place, `an old name of what ${known} says; remove this one`);
+      return;
+    }
+    const value = spec.type.read(node);
+    if (value === undefined) {
+      this.#tell("error", place, `found ${describe(node)}; wanted ${spec.type.wanted}${tailFor(node)}`);
+      return;
+    }
+    const now = spec.convert(value);
+    const instead = now === undefined ? "leave it out" : `write ${spec.by}: ${JSON.stringify(now)}`;
+    this.#tell("warning", place, `an old key, read as it was meant; ${instead} instead`);
+    const target = specs.get(spec.by);
+    if (now !== undefined && target !== undefined)
+      this.#addValue(spec.by, target, { kind: "scalar", value: now }, place);
+  }
+
+  /** Where an object is wanted and something else stands. */
+  #sectionAsValue(section: string, node: ConfigNode, place: Place): void {
+    const answer = sectionFor(section, node);
+    if (answer.kind === "leftOut") {
+      const inside = [...specs.keys()].filter((path) => path.startsWith(`${section}.`));
+      if (place.source === "flag") for (const path of inside) this.#flagged.add(path);
+      return;
+    }
+    if (answer.kind === "value") {
+      if (!this.#flagged.has(answer.path)) this.#tell("warning", place, answer.message);
+      this.#addValue(answer.path, specs.get(answer.path)!, { kind: "scalar", value: answer.value }, place);
+      return;
+    }
+    const [first] = sections.get(section)!;
+    this.#tell("error", place, `found ${describe(node)}; wanted an object such as { "${first}": ... }${tailFor(node)}`);
+  }
+
+  #addUnknown(section: string, name: string, node: ConfigNode, place: Place): void {
+    if (section === "" && name === "$schema") return;
+    if (isNote(name)) this.#tell("warning", place, "a note, not a setting; a // comment can say it too");
+    else this.#unknown.push({ section: canonicalPath(section), name, node, place });
+  }
+
+  #tellUnknown(): void {
+    const told = this.#unknown.filter((u) => !judgedByType.includes(u.section));
+    const top = told.filter((u) => u.section === "" && u.place.source === "file" && placesOf(u.name).length === 0);
+    const foreign = top.length > mostUnknownTold || (top.length > 0 && this.#knowsNothing());
+    if (foreign) this.#tellForeignFile(top);
+    for (const unknown of told) if (!foreign || !top.includes(unknown)) this.#tellOneUnknown(unknown);
+  }
+
+  #knowsNothing(): boolean {
+    const fromFile = (place: Place): boolean => place.source === "file";
+    const places = [...this.#entries.values()].map((entry) => entry.place);
+    const all = [
+      ...places,
+      ...this.#autoPlaces.values(),
+      ...this.#unreadable.values(),
+      ...this.#sectionPlaces.values(),
+    ];
+    const known = all.filter((place) => fromFile(place) && place.written !== "");
+    return known.length === 0 && this.#unused.length === 0 && this.problems.length === 0;
+  }
+
+  /** Many names of another program: one problem that says so. */
+  #tellForeignFile(top: readonly Unknown[]): void {
+    const names = top.map((u) => u.name).join(", ");
+    const inner = findConfigInside(top);
+    const hint =
+      inner === undefined ? "" : `; what stands under ${inner} looks like one: give that part as a file of its own`;
+    const all = this.#knowsNothing()
+      ? "no key of DeepSpeed's at the top level, so this is another kind of file"
+      : `${top.length} keys at the top level are not DeepSpeed's, so this is another program's file`;
+    this.#tell("error", top[0]!.place, `${all} (${names})${hint}; wanted a DeepSpeed configuration`);
+  }
+
+  #tellOneUnknown({ section, name, node, place }: Unknown): void {
+    const harmless = placesOf(name)
+      .map((path) => [path, specs.get(canonicalPath(path))] as const)
+      .find(([, spec]) => spec !== undefined && changesNothing(spec, node));
+    if (harmless === undefined) this.#tell("error", place, `unknown key${suggestion(section, name)}`);
+    else
+      this.#tell(
+        "warning",
+        place,
+        `at the wrong level, so it is not read; it is known as ${harmless[0]}, where this value changes nothing`,
+      );
+  }
+
+  /** One warning for all keys of a section that have no effect for the same reason. */
+  #tellUnused(): void {
+    const groups = new Map<string, UnusedHere[]>();
+    for (const item of this.#unused) {
+      const key = `${splitPath(item.path)[0]}\n${item.why}`;
+      groups.set(key, [...(groups.get(key) ?? []), item]);
+    }
+    for (const [first, ...others] of groups.values()) {
+      const also = others.length === 0 ? "" : `, nor ${others.map((other) => other.place.written).join(", ")}`;
+      this.#tell("warning", first!.place, `has no effect here${also}: ${first!.why}`);
+    }
   }
 }
 
-/** A dotted path as its section ("" at the top) and its last name. */
-function splitPath(path: string): [parent: string, name: string] {
-  const dot = path.lastIndexOf(".");
-  return dot === -1 ? ["", path] : [path.slice(0, dot), path.slice(dot + 1)];
+/** True for a key whose value asks for what happens without it. */
+function changesNothing(spec: KeySpec, node: ConfigNode): boolean {
+  if (node.kind !== "scalar") return false;
+  if (spec.status === "used") return spec.leftOut !== undefined && spec.type.read(node) === spec.leftOut;
+  return spec.status === "unused" || (spec.status === "fixed" && spec.accepts(node));
 }
 
-function canonicalPath(path: string): string {
-  if (Object.hasOwn(aliases, path)) return aliases[path]!;
-  const dot = path.indexOf(".");
-  const head = dot === -1 ? path : path.slice(0, dot);
-  return dot !== -1 && Object.hasOwn(aliases, head) ? aliases[head]! + path.slice(dot) : path;
+/** Says that a value was to be replaced by a script. */
+function tailFor(node: ConfigNode): string {
+  const found = node.kind === "scalar" && typeof node.value === "string" ? placeholderIn(node.value) : undefined;
+  return found === undefined ? "" : `; ${found} is a placeholder that nothing has filled: write a value`;
 }
 
-/** The level at which the key is known, or the nearest spelling: at its own level first, then anywhere. */
-function suggestion(parent: string, name: string): string {
-  const known = [...specs.keys(), ...Object.keys(aliases)];
-  const elsewhere = known.find((candidate) => candidate === name || splitPath(candidate)[1] === name);
-  if (elsewhere !== undefined) return `; it is known as ${elsewhere}: move it there`;
-  const sibling = nearest(name, sections.get(parent) ?? []);
-  if (sibling !== undefined) return `; did you mean ${joinPath(parent, sibling)}?`;
-  const names = new Map(known.map((candidate) => [splitPath(candidate)[1], candidate]));
-  const far = nearest(name, names.keys());
-  if (far !== undefined) return `; did you mean ${names.get(far)}?`;
-  return "; remove it (a note can stand in a // comment)";
+/** The dotted path of an object inside foreign keys that holds keys of a DeepSpeed configuration. */
+function findConfigInside(top: readonly Unknown[]): string | undefined {
+  const telling = ["zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "optimizer"];
+  const search = (node: ConfigNode, path: string): string | undefined => {
+    if (node.kind !== "object") return undefined;
+    if (node.members.some((m) => telling.includes(m.key))) return path;
+    for (const { key, value } of node.members) {
+      const found = search(value, joinPath(path, key));
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  for (const { name, node } of top) {
+    const found = search(node, name);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** Keys whose value is in the resolved configuration, for its list of sources. */
 export const usedPaths = [...specs].flatMap(([path, spec]) => (spec.status === "used" ? [path as UsedPath] : []));
+
+/** True where DeepSpeed itself reads "auto" as "the default". */
+export function autoIsDefault(path: string): boolean {
+  return autoMeansDefault.some((section) => path.startsWith(`${section}.`));
+}

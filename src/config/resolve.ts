@@ -1,12 +1,18 @@
-/** From a parsed file, flags and defaults to the one frozen configuration, or to one error that lists every problem. */
+/** From a parsed file, flags and defaults to the one frozen configuration, and to every problem on the way. */
 
-import { ConfigError } from "../errors/errors.ts";
-import { solveBatch } from "./batch.ts";
+import { ConfigError, type ConfigProblem } from "../errors/errors.ts";
+import { type AutoInput, fillAutos, fillScheduleAutos, settleOtherAutos } from "./auto.ts";
+import { type BatchAnswer, solveBatch } from "./batch.ts";
 import { type ConfigNode, nodeFromValue, type ParsedConfig } from "./json.ts";
 import type { UsedPath } from "./keys.ts";
-import { Settings, usedPaths } from "./reader.ts";
+import { lint } from "./lint.ts";
+import { resolveOffload } from "./offload.ts";
+import { resolveOptimizer } from "./optimizer.ts";
+import { resolvePrecision, resolveReduction } from "./precision.ts";
+import { type AutoValue, type Place, Settings, usedPaths } from "./reader.ts";
+import { resolveReporting } from "./reporting.ts";
 import { resolveSchedule } from "./schedule.ts";
-import type { ElementType, OptimizerConfig, Precision, ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
+import type { ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
 
 /** A value by dotted path, from `--set path=value` or a flag of its own; text is read as JSON where it is JSON. */
 export type Override = readonly [path: string, value: unknown];
@@ -15,82 +21,112 @@ export interface ResolveInput {
   readonly file?: ParsedConfig | undefined;
   readonly overrides?: readonly Override[] | undefined;
   readonly worldSize: number;
+  /** Where the number of ranks comes from, as messages say it. Left out: --ranks. */
+  readonly worldSizeFrom?: string | undefined;
+  /** Left out: not known yet, so sizes that are "auto" are left to the plan. */
+  readonly model?: (AutoInput["model"] & { readonly name: string; readonly parameterElements?: number }) | undefined;
+  /** Optimizer steps of the run with this global batch. Left out: not known yet. Its undefined: this run cannot know. */
+  readonly stepsOf?: ((trainBatch: number) => number | undefined) | undefined;
 }
 
-/** The resolved configuration and what the user should know about it: keys without effect, choices made for them. */
+/** The resolved configuration, what the user should know about it, and where its values come from. */
 export interface ConfigResolution extends ResolvedConfig {
+  /** Keys without effect, choices made for the user, settings that hurt: in words, sorted by line. */
   readonly warnings: readonly string[];
+  /** Every "auto" and what it became. */
+  readonly autos: readonly AutoValue[];
+  /** Where a given value stands: the path as written, its line and column. */
+  readonly places: ReadonlyMap<string, Place>;
+}
+
+export interface ConfigExamination {
+  /** Undefined where there is an error. */
+  readonly config: ConfigResolution | undefined;
+  /** Sorted by line; what has no line comes last. */
+  readonly problems: readonly ConfigProblem[];
 }
 
 /** The micro-batch when neither a file nor a flag says anything about the batch. */
 const microBatchWithoutFile = 4;
-/** The learning rate when no optimizer type is given: a common start for GPT-2 sizes. */
-const learningRateWithoutType = 3e-4;
-/** PyTorch's and DeepSpeed's default for both types. */
-const learningRateOfAdam = 1e-3;
-/** DeepSpeed's Adam has 0; torch.optim.AdamW, which `torch_adam` asks for, has 0.01. */
-const weightDecayOfTorchAdamW = 0.01;
 
-const batchPaths = ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"] as const;
-
-/** Resolves a configuration for `worldSize` ranks. Throws ConfigError with all problems at once. */
+/** Resolves a configuration to train with, for `worldSize` ranks. Throws ConfigError with all errors at once. */
 export function resolveConfig(input: ResolveInput): ConfigResolution {
+  // Whoever trains knows all that can be known: what is unknown now will never be filled.
+  const { config, problems } = examineConfig({ ...input, stepsOf: input.stepsOf ?? (() => undefined) });
+  if (config !== undefined) return config;
+  const errors = problems.filter((problem) => problem.level === "error");
+  throw new ConfigError(input.file?.fileName ?? "the configuration", errors);
+}
+
+/** Everything that can be said of a configuration. Throws ConfigError only for overrides that JSON cannot hold. */
+export function examineConfig(input: ResolveInput): ConfigExamination {
   const { file, overrides = [], worldSize } = input;
-  const name = file?.fileName ?? "the configuration";
   const settings = new Settings();
-  for (const [path, value] of overrides) settings.add(overrideNode(path, value, name), "flag", path);
-  if (file !== undefined) settings.add(file.root, "file");
-  if (!Number.isSafeInteger(worldSize) || worldSize < 1) {
-    settings.problems.push({
-      path: "ranks",
-      level: "error",
-      message: `found ${worldSize}; wanted a positive whole number`,
-    });
-    throw new ConfigError(name, settings.problems);
-  }
+  for (const [path, value] of overrides)
+    settings.add(overrideNode(path, value, file?.fileName ?? "the configuration"), { written: path, source: "flag" });
+  if (file !== undefined) settings.add(file.root, { written: "", source: "file" });
+  settings.finish();
+  const answer = worldSizeProblem(worldSize) ?? resolveAll(settings, input);
+  if (typeof answer === "string") settings.error("ranks", answer);
+  const problems = sorted(settings.problems);
+  const broken = typeof answer === "string" || answer === undefined || problems.some((p) => p.level === "error");
+  if (broken) return { config: undefined, problems };
+  const warnings = Object.freeze(problems.map(warningText));
+  return { config: Object.freeze({ ...answer, warnings }), problems };
+}
 
-  const sources = new Map<string, ValueSource>(usedPaths.map((path) => [path, settings.source(path)]));
-  const batch = resolveBatch(settings, file !== undefined, worldSize, sources);
-  const precision: Precision = settings.get("bf16.enabled") ? "bf16" : "fp32";
-  checkCommunicationType(settings, precision);
-  const gradientAccumulationType = resolveAccumulationType(settings, precision);
-  const optimizer = resolveOptimizer(settings, file !== undefined);
-  const schedule = resolveSchedule(settings, optimizer.learningRate);
+function warningText({ path, line, message }: ConfigProblem): string {
+  return `${line === undefined ? "" : `line ${line}: `}${path}: ${message}`;
+}
+
+function worldSizeProblem(worldSize: number): string | undefined {
+  if (Number.isSafeInteger(worldSize) && worldSize >= 1) return undefined;
+  return `found ${worldSize}; wanted a positive whole number`;
+}
+
+/** Undefined where there is no batch, without which nothing else can be told. */
+function resolveAll(settings: Settings, input: ResolveInput): Omit<ConfigResolution, "warnings"> | undefined {
+  const { file, worldSize, model } = input;
+  const batch = resolveBatch(settings, input);
+  fillAutos(settings, { model });
   const stage = settings.get("zero_optimization.stage");
-  const sizes = resolveSizes(settings, sources);
-  if (batch === undefined || settings.problems.length > 0) throw new ConfigError(name, settings.problems);
-
-  return Object.freeze({
+  const precision = resolvePrecision(settings);
+  const optimizer = resolveOptimizer(settings, file !== undefined);
+  const steps = batch === undefined ? undefined : input.stepsOf?.(batch.trainBatch);
+  fillScheduleAutos(settings, optimizer.learningRate, input.stepsOf === undefined ? undefined : (steps ?? null));
+  settleOtherAutos(settings);
+  const config = {
     stage,
-    offloadOptimizer: "none",
-    offloadParam: "none",
-    precision,
-    lossScale: undefined,
-    skipsOverflow: precision === "bf16",
+    ...resolveOffload(settings, stage),
+    ...precision,
     worldSize,
-    ...batch,
+    ...(batch ?? noBatch),
     gradientClipping: settings.get("gradient_clipping"),
-    gradientAccumulationType,
-    gradientReduction: { type: precision, operation: "mean" as const, divideBefore: 1 },
-    parameterGroups: [],
+    gradientReduction: Object.freeze(resolveReduction(settings, stage, worldSize)),
     optimizer: Object.freeze(optimizer),
-    schedule: schedule && Object.freeze(schedule),
-    sizes: Object.freeze(sizes),
+    parameterGroups: Object.freeze(settings.get("shunya.parameter_groups") ?? []),
+    schedule: Object.freeze(resolveSchedule(settings, optimizer)),
+    sizes: Object.freeze(resolveSizes(settings)),
     overlapComm: settings.get("zero_optimization.overlap_comm") ?? stage === 3,
     activationCheckpointing: settings.get("shunya.activation_checkpointing"),
-    reporting: {
-      stepsPerPrint: settings.get("steps_per_print"),
-      wallClockBreakdown: false,
-      memoryBreakdown: false,
-      dumpState: false,
-      commsLogger: undefined,
-      flopsProfiler: undefined,
-      csvMonitor: undefined,
-      tensorboard: undefined,
-    },
-    sources,
-    warnings: Object.freeze(settings.warnings),
-  });
+    reporting: Object.freeze(resolveReporting(settings)),
+    ...originsOf(settings, file !== undefined),
+    autos: Object.freeze(settings.autos),
+  };
+  lint({ settings, config, model, steps });
+  return batch && config;
+}
+
+/** Stands in while the rest of a file without a batch is examined; never leaves this module. */
+const noBatch = { trainBatch: 1, microBatch: 1, gradientAccumulation: 1 };
+
+/** By line, then column; flags and left-out keys last. */
+function sorted(problems: readonly ConfigProblem[]): readonly ConfigProblem[] {
+  const far = Number.MAX_SAFE_INTEGER;
+  const order = [...problems].sort(
+    (a, b) => (a.line ?? far) - (b.line ?? far) || (a.column ?? far) - (b.column ?? far),
+  );
+  return Object.freeze(order);
 }
 
 /** Splits `path=value`, as given to `--set`; undefined without a path or without "=". */
@@ -110,65 +146,49 @@ function overrideNode(path: string, value: unknown, fileName: string): ConfigNod
   return nodeFromValue(parsed, path, 0, fileName);
 }
 
-function resolveBatch(settings: Settings, hasFile: boolean, worldSize: number, sources: Map<string, ValueSource>) {
-  if (batchPaths.some((path) => settings.isUnreadable(path))) return undefined;
+const batchPaths = {
+  trainBatch: "train_batch_size",
+  microBatch: "train_micro_batch_size_per_gpu",
+  gradientAccumulation: "gradient_accumulation_steps",
+} as const satisfies Record<string, UsedPath>;
+
+function resolveBatch(settings: Settings, input: ResolveInput) {
+  const paths = Object.values(batchPaths);
+  if (paths.some((path) => settings.isUnreadable(path))) return undefined;
   const given = {
-    trainBatch: settings.get("train_batch_size"),
-    microBatch: settings.get("train_micro_batch_size_per_gpu"),
-    gradientAccumulation: settings.get("gradient_accumulation_steps"),
+    trainBatch: settings.get(batchPaths.trainBatch),
+    microBatch: settings.get(batchPaths.microBatch),
+    gradientAccumulation: settings.get(batchPaths.gradientAccumulation),
   };
   const saysNothing = given.trainBatch === undefined && given.microBatch === undefined;
-  const chosen = saysNothing && !hasFile ? { ...given, microBatch: microBatchWithoutFile } : given;
-  const answer = solveBatch(chosen, worldSize);
+  const chosen = saysNothing && input.file === undefined ? { ...given, microBatch: microBatchWithoutFile } : given;
+  const answer: BatchAnswer = solveBatch(chosen, input.worldSize, input.worldSizeFrom);
   if ("problem" in answer) {
-    const path = given.trainBatch === undefined && given.microBatch !== undefined ? batchPaths[1] : batchPaths[0];
-    settings.problem(path, answer.problem);
+    const auto = paths.find((path) => settings.isAuto(path));
+    const path = given.trainBatch === undefined && given.microBatch !== undefined ? paths[1]! : paths[0]!;
+    const filled = auto === undefined ? "" : `"auto" is filled from --micro-batch; `;
+    settings.error(saysNothing && auto !== undefined ? auto : path, `${saysNothing ? filled : ""}${answer.problem}`);
+    for (const auto of paths) settings.fill(auto, undefined, "derived", "nothing to derive it from");
     return undefined;
   }
-  for (const path of batchPaths) if (!settings.has(path)) sources.set(path, "derived");
-  if (chosen !== given) sources.set("train_micro_batch_size_per_gpu", "default");
+  for (const [name, path] of Object.entries(batchPaths) as [keyof typeof batchPaths, UsedPath][])
+    settings.fill(path, answer.batch[name], "derived", "train = micro x accumulation x ranks");
   return answer.batch;
 }
 
-function checkCommunicationType(settings: Settings, precision: Precision): void {
-  const type = settings.get("communication_data_type");
-  if (type === undefined || type === precision) return;
-  settings.problem(
-    "communication_data_type",
-    `found "${type}"; wanted "${precision}" or nothing: gradients travel in the parameters' own type and are added in fp32`,
-  );
-}
-
-function resolveAccumulationType(settings: Settings, precision: Precision): ElementType {
-  const type = settings.get("data_types.grad_accum_dtype");
-  if (type === undefined || type === precision) return precision;
-  if (type === "fp32") return type;
-  const wanted = precision === "fp32" ? '"fp32"' : '"bf16" or "fp32"';
-  settings.problem("data_types.grad_accum_dtype", `found "${type}"; wanted ${wanted} when training in ${precision}`);
-  return precision;
-}
-
-function resolveOptimizer(settings: Settings, hasFile: boolean): OptimizerConfig {
-  const type = settings.get("optimizer.type");
-  if (type === undefined && hasFile && !settings.isUnreadable("optimizer.type")) {
-    settings.warnings.push(
-      `optimizer.type is left out: AdamW is used, with lr ${learningRateWithoutType} unless lr is given`,
-    );
+/** Sources of all values that are acted on, and the places of those that were given. */
+function originsOf(settings: Settings, hasFile: boolean) {
+  const places = new Map<string, Place>();
+  const sources = new Map<string, ValueSource>();
+  for (const path of usedPaths) {
+    const place = settings.placeOf(path);
+    if (place !== undefined) places.set(path, place);
+    sources.set(path, place?.source ?? (derivedWhenLeftOut.has(path) ? "derived" : "default"));
   }
-  // DeepSpeed: type Adam decouples weight decay unless adam_w_mode is false; type AdamW always does.
-  const decoupled = type !== "Adam" || settings.get("optimizer.params.adam_w_mode");
-  const torchDefault = decoupled && settings.get("optimizer.params.torch_adam") ? weightDecayOfTorchAdamW : 0;
-  const [beta1, beta2] = settings.get("optimizer.params.betas");
-  return {
-    type: decoupled ? "AdamW" : "Adam",
-    learningRate:
-      settings.get("optimizer.params.lr") ?? (type === undefined ? learningRateWithoutType : learningRateOfAdam),
-    beta1,
-    beta2,
-    epsilon: settings.get("optimizer.params.eps"),
-    weightDecay: settings.get("optimizer.params.weight_decay") ?? torchDefault,
-    biasCorrection: settings.get("optimizer.params.bias_correction"),
-  };
+  // Without a file the micro-batch is a default, and what follows from it is derived.
+  const micro = batchPaths.microBatch;
+  if (!hasFile && !places.has(micro) && !places.has(batchPaths.trainBatch)) sources.set(micro, "default");
+  return { sources, places };
 }
 
 const sizePaths = {
@@ -181,8 +201,9 @@ const sizePaths = {
   subGroupSize: "zero_optimization.sub_group_size",
 } as const satisfies Record<keyof SizesConfig, UsedPath>;
 
-function resolveSizes(settings: Settings, sources: Map<string, ValueSource>): SizesConfig {
-  for (const path of Object.values(sizePaths)) if (!settings.has(path)) sources.set(path, "derived");
+const derivedWhenLeftOut: ReadonlySet<string> = new Set([...Object.values(sizePaths), ...Object.values(batchPaths)]);
+
+function resolveSizes(settings: Settings): SizesConfig {
   const size = (name: keyof SizesConfig) => settings.get(sizePaths[name]);
   return {
     reduceBucketSize: size("reduceBucketSize"),

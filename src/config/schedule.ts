@@ -1,40 +1,63 @@
 /** The `scheduler` section: each type with its own parameters and DeepSpeed's defaults. */
-import type { UsedPath } from "./keys.ts";
-import { type Settings, usedPaths } from "./reader.ts";
-import type { ScheduleConfig, WarmupConfig } from "./types.ts";
+
+import { nameUnjudged, refuseForeign } from "./foreign.ts";
+import type { Settings } from "./reader.ts";
+import type { OptimizerConfig, ScheduleConfig, WarmupConfig } from "./types.ts";
 
 type ScheduleType = ScheduleConfig["type"];
-type ParameterPath = Extract<UsedPath, `scheduler.params.${string}`>;
 
 const warmup = ["warmup_num_steps", "warmup_type"] as const;
 const range = ["warmup_min_lr", "warmup_max_lr"] as const;
 const parametersOf: Readonly<Record<ScheduleType, readonly string[]>> = {
-  OneCycle: [],
   WarmupLR: [...warmup, ...range],
   WarmupDecayLR: [...warmup, ...range, "total_num_steps"],
   WarmupCosineLR: [...warmup, "total_num_steps", "warmup_min_ratio", "cos_min_ratio"],
+  OneCycle: [
+    ...["cycle_min_lr", "cycle_max_lr", "decay_lr_rate", "decay_step_size"],
+    ...["first_step_size", "second_step_size", "first_stair_count", "second_stair_count"].map(
+      (name) => `cycle_${name}`,
+    ),
+    ...["cycle_momentum", "cycle_min_mom", "cycle_max_mom", "decay_mom_rate"],
+  ],
   LRRangeTest: ["min_lr", "step_size", "step_rate", "staircase"].map((name) => `lr_range_test_${name}`),
 };
 
-/** @param learningRate the optimizer's: WarmupLR rises to it unless told otherwise */
-export function resolveSchedule(settings: Settings, learningRate: number): ScheduleConfig | undefined {
+/** @param optimizer its momentum (Adam's and Lion's beta1) is what OneCycle cycles */
+export function resolveSchedule(settings: Settings, optimizer: OptimizerConfig): ScheduleConfig | undefined {
   const type = settings.get("scheduler.type");
-  refuseForeignParameters(settings, type);
+  if (settings.isUnreadable("scheduler.type")) {
+    nameUnjudged(settings, "scheduler");
+    return undefined;
+  }
+  refuseForeign(settings, "scheduler", type, type === undefined ? [] : parametersOf[type]);
   switch (type) {
     case undefined:
       return undefined;
     case "WarmupLR":
-      return { type, ...warmupOf(settings), ...rangeOf(settings, learningRate) };
+      return {
+        type,
+        ...warmupOf(settings),
+        minLearningRate: settings.get("scheduler.params.warmup_min_lr") ?? 0,
+        maxLearningRate: settings.get("scheduler.params.warmup_max_lr"),
+      };
     case "WarmupDecayLR":
-      return { type, ...warmupOf(settings), ...rangeOf(settings, 1e-3), totalSteps: totalSteps(settings, type) };
+      return {
+        type,
+        ...warmupOf(settings),
+        minLearningRate: settings.get("scheduler.params.warmup_min_lr") ?? 0,
+        maxLearningRate: settings.get("scheduler.params.warmup_max_lr") ?? 1e-3,
+        totalSteps: needed(settings, type, "total_num_steps", "the number of optimizer steps of the whole run"),
+      };
     case "WarmupCosineLR":
       return {
         type,
         ...warmupOf(settings),
-        totalSteps: totalSteps(settings, type),
+        totalSteps: needed(settings, type, "total_num_steps", "the number of optimizer steps of the whole run"),
         minRatio: settings.get("scheduler.params.warmup_min_ratio") ?? 0,
         cosMinRatio: settings.get("scheduler.params.cos_min_ratio") ?? 1e-4,
       };
+    case "OneCycle":
+      return oneCycle(settings, optimizer);
     case "LRRangeTest":
       return {
         type,
@@ -48,18 +71,40 @@ export function resolveSchedule(settings: Settings, learningRate: number): Sched
   }
 }
 
-/** A parameter of another schedule would be obeyed by nobody, and without a type all of them would. */
-function refuseForeignParameters(settings: Settings, type: ScheduleType | undefined): void {
-  if (type === undefined && settings.isUnreadable("scheduler.type")) return;
-  const own = type === undefined ? [] : parametersOf[type];
-  const given = usedPaths.filter((path): path is ParameterPath => path.startsWith("scheduler.params."));
-  for (const path of given.filter((p) => settings.has(p) && !own.includes(p.slice("scheduler.params.".length))))
-    settings.problem(
-      path,
-      type === undefined
-        ? "found without scheduler.type; name a schedule, or remove the section"
-        : `${type} has no such parameter; it has ${own.join(", ")}`,
-    );
+function oneCycle(settings: Settings, optimizer: OptimizerConfig): ScheduleConfig {
+  const type = "OneCycle";
+  const firstStepSize = settings.get("scheduler.params.cycle_first_step_size") ?? 2000;
+  const firstStairCount = settings.get("scheduler.params.cycle_first_stair_count") ?? 0;
+  return {
+    type,
+    minLearningRate: needed(settings, type, "cycle_min_lr", "the learning rate at both ends of the cycle"),
+    maxLearningRate: needed(settings, type, "cycle_max_lr", "the learning rate at the peak"),
+    decayRate: settings.get("scheduler.params.decay_lr_rate") ?? 0,
+    firstStepSize,
+    secondStepSize: settings.get("scheduler.params.cycle_second_step_size") ?? firstStepSize,
+    firstStairCount,
+    secondStairCount: settings.get("scheduler.params.cycle_second_stair_count") ?? firstStairCount,
+    decayStepSize: settings.get("scheduler.params.decay_step_size") ?? 0,
+    momentum: momentumCycle(settings, optimizer),
+  };
+}
+
+function momentumCycle(settings: Settings, optimizer: OptimizerConfig) {
+  const wanted = settings.get("scheduler.params.cycle_momentum");
+  if (wanted === false) return undefined;
+  if (!("beta1" in optimizer)) {
+    if (wanted)
+      settings.warn(
+        "scheduler.params.cycle_momentum",
+        `${optimizer.type} has no betas, so its momentum does not cycle, as in DeepSpeed; use Adam, AdamW or Lion`,
+      );
+    return undefined;
+  }
+  return {
+    minMomentum: settings.get("scheduler.params.cycle_min_mom") ?? 0.8,
+    maxMomentum: settings.get("scheduler.params.cycle_max_mom") ?? 0.9,
+    decayRate: settings.get("scheduler.params.decay_mom_rate") ?? 0,
+  };
 }
 
 function warmupOf(settings: Settings): WarmupConfig {
@@ -69,17 +114,15 @@ function warmupOf(settings: Settings): WarmupConfig {
   };
 }
 
-function rangeOf(settings: Settings, maxLearningRate: number): { minLearningRate: number; maxLearningRate: number } {
-  return {
-    minLearningRate: settings.get("scheduler.params.warmup_min_lr") ?? 0,
-    maxLearningRate: settings.get("scheduler.params.warmup_max_lr") ?? maxLearningRate,
-  };
-}
-
-function totalSteps(settings: Settings, type: ScheduleType): number {
-  const path = "scheduler.params.total_num_steps";
-  const steps = settings.get(path);
-  if (steps === undefined && !settings.isUnreadable(path))
-    settings.problem(path, `${type} needs it: the number of optimizer steps of the whole run`);
-  return steps ?? 1;
+/** A parameter that has no default. */
+function needed(
+  settings: Settings,
+  type: ScheduleType,
+  name: "total_num_steps" | "cycle_min_lr" | "cycle_max_lr",
+  what: string,
+): number {
+  const path = `scheduler.params.${name}` as const;
+  const value = settings.get(path);
+  if (value === undefined && settings.placeOf(path) === undefined) settings.error(path, `${type} needs it: ${what}`);
+  return value ?? 1;
 }
