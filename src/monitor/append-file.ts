@@ -6,20 +6,20 @@ import { UsageError } from "../errors/errors.ts";
 export class AppendFile {
   readonly #descriptor: number;
 
-  /** Makes the file and its folders, or goes on at the end of what is there. @param setting names it in errors @throws UsageError */
-  constructor(path: string, setting: string) {
+  /**
+   * Makes the file and its folders, or goes on at the end of what is there.
+   * @param setting names it in errors @param head what an empty file begins with @throws UsageError
+   */
+  constructor(path: string, setting: string, head: string | Uint8Array = "") {
     try {
       mkdirSync(dirname(path), { recursive: true });
       this.#descriptor = openSync(path, "a");
+      if (fstatSync(this.#descriptor).size === 0) this.append(head);
     } catch (error) {
       throw new UsageError(
         `${setting}: ${path} cannot be written: ${(error as Error).message}; name a folder that exists or can be made`,
       );
     }
-  }
-
-  get isEmpty(): boolean {
-    return fstatSync(this.#descriptor).size === 0;
   }
 
   /** @throws the system's error, of a full disk for instance */

@@ -13,9 +13,9 @@ export class CsvMonitor implements Monitor {
   /** @param tags of all events that will come: their files are made now @throws UsageError */
   constructor({ outputPath, jobName }: MonitorConfig, tags: readonly string[]) {
     const path = (tag: string): string => join(outputPath, jobName, `${tag.replaceAll(/[/ ]/g, "_")}.csv`);
-    this.#files = new Map(tags.map((tag) => [tag, new AppendFile(path(tag), setting)]));
     // A later run goes on in the same files, and a second header would be a row that is no number.
-    for (const [tag, file] of this.#files) if (file.isEmpty) file.append(`step,${tag.split("/").at(-1)}\n`);
+    const open = (tag: string): AppendFile => new AppendFile(path(tag), setting, `step,${tag.split("/").at(-1)}\n`);
+    this.#files = new Map(tags.map((tag) => [tag, open(tag)]));
   }
 
   write(samples: number, events: readonly MonitorEvent[]): void {

@@ -16,8 +16,8 @@ export class TensorboardMonitor implements Monitor {
   constructor({ outputPath, jobName }: MonitorConfig) {
     // TensorBoard reads every file with "tfevents" in its name; time first, so that files sort by it. A run has its own.
     const name = `events.out.tfevents.${Math.floor(nowSeconds())}.${hostname()}.${process.pid}.0`;
-    this.#file = new AppendFile(join(outputPath, jobName, name), "tensorboard.output_path");
-    if (this.#file.isEmpty) this.#file.append(frameRecord(encodeVersion(nowSeconds())));
+    const head = frameRecord(encodeVersion(nowSeconds()));
+    this.#file = new AppendFile(join(outputPath, jobName, name), "tensorboard.output_path", head);
   }
 
   write(samples: number, events: readonly MonitorEvent[]): void {
