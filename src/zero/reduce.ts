@@ -5,6 +5,7 @@
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
+import type { Segment } from "../device/ops.ts";
 import { InternalError } from "../errors/errors.ts";
 import type { Parameter } from "../nn/parameter.ts";
 import { gapsOf } from "../plan/layout.ts";
@@ -154,10 +155,12 @@ export class GradientSettler {
       factor: config.gradientReduction.divideBefore / (addends * config.gradientAccumulation),
       accumulate: residences.gradients.split === "shard" && this.#microBatch > 0,
     };
-    const calls = segmentCalls(parts, sizes.reduceBucket.elements, worldSize);
-    for (const segments of calls) this.#group.reduceScatter(segments, options, words);
+    const callsOf = (sent: readonly CollectivePart[]): Segment[][] =>
+      segmentCalls(sent, sizes.reduceBucket.elements, worldSize);
+    for (const segments of callsOf(parts)) this.#group.reduceScatter(segments, options, words);
     if (residences.optimizer.split === "whole")
-      for (const segments of calls) this.#group.allGather(segments, options.dstType, words);
+      for (const segments of callsOf(parts.map((p) => ({ ...p, whole: p.own }))))
+        this.#group.allGather(segments, options.dstType, words);
     for (const { state } of parts) state.settled = this.#device.mark("collective");
     this.#freeInFlight();
     this.#inFlight = parts.filter((p) => p.whole !== p.own).map((p) => p.whole);
