@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include "api_peak.h"
+#include "api_swap.h"
 #include "groups.h"
 #include "ops.h"
 #include "queue.h"
 #include "regions.h"
 #include "resolver.h"
 #include "spin.h"
+#include "swaps.h"
 
 namespace shunya {
 
@@ -247,6 +249,7 @@ void cleanUp(void*) {
   for (auto& queue : queues)
     if (queue) queue->stop();
   queues.clear();
+  destroyAllSwaps();
   closeResolver();
 }
 
@@ -290,6 +293,7 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<opCount>(env, exports, "opCount");
   add<opArity>(env, exports, "opArity");
   addMeasurePeak(env, exports);
+  addSwapCalls(env, exports);
   napi_add_env_cleanup_hook(env, cleanUp, nullptr);
   return exports;
 }

@@ -64,5 +64,8 @@ PreparedOp prepareAdam(ArgReader&, int);
 PreparedOp prepareLion(ArgReader&, int);
 PreparedOp prepareSgd(ArgReader&, int);
 PreparedOp prepareAdagrad(ArgReader&, int);
+// ops_disk.cc
+PreparedOp prepareDiskRead(ArgReader&, int);
+PreparedOp prepareDiskWrite(ArgReader&, int);
 
 }  // namespace shunya

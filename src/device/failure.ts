@@ -1,6 +1,14 @@
 /** What the native core rejects with, as this project's errors. Names of collectives are filled in by the process group. */
-import { CommError, DesyncError, DeviceError, RankLostError, type ShunyaError } from "../errors/errors.ts";
+import {
+  CommError,
+  DesyncError,
+  DeviceError,
+  InternalError,
+  RankLostError,
+  type ShunyaError,
+} from "../errors/errors.ts";
 import type { NativeFailure } from "./native.ts";
+import { diskFailure } from "./swap-failure.ts";
 
 /** Words for a collective's tag: which call of which unit at which step. */
 export type TagNames = (tag: number) => string;
@@ -40,6 +48,10 @@ export function deviceFailure(error: unknown, tagNames: TagNames): ShunyaError {
         `rank ${details.rank} ended (code ${details.exitCode}) while this rank waited in ${call}`,
         { cause: failure },
       );
+    case "DISK":
+      return diskFailure(failure);
+    case "INTERNAL":
+      return new InternalError(details.message ?? failure.message);
     default:
       return new DeviceError(details.message ?? failure.message, { cause: failure });
   }

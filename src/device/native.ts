@@ -53,12 +53,50 @@ export interface Native {
    * ends with code ABORTED; with 0 only those that wait for that rank.
    */
   abortGroup(control: number, rank: number, exitCode: number): void;
+  /** Makes the files of a disk tier, which must not exist yet, in their full size. Throws a NativeFailure of code DISK, and then leaves none. */
+  createSwap(options: NativeSwapOptions): { swap: number /** Past the page cache, in every file. */; direct: boolean };
+  /** Its files are closed when the last op that uses them is over; who made their names removes them. */
+  destroySwap(options: { swap: number }): void;
+  /** For tests. */
+  injectSwapFault(options: SwapFault & { swap: number }): void;
+}
+
+export interface NativeSwapOptions {
+  readonly paths: readonly string[];
+  readonly capacityBytes: number;
+  /** A multiple of 4096: the most bytes of a request, and what goes to one file before the next one's turn. */
+  readonly blockBytes: number;
+  /** In each direction; each is a thread that sleeps while the drive works. */
+  readonly requestsInFlight: number;
+  /** How many of sum(shares) consecutive blocks each file gets. */
+  readonly shares: readonly number[];
+  /** Whether the checksums of blocks are made and checked. */
+  readonly verify: boolean;
+  /** Whether to ask for direct I/O at all. */
+  readonly direct: boolean;
+  /** Named in failures. */
+  readonly rank: number;
+}
+
+/**
+ * The op after the next `afterOps` of a direction suffers this in one of its requests: an error of the drive, a full disk, half of it done
+ * and then no more (short), half of it done at first (partial), one bit changed on the way (flip). A delay comes before that op
+ * and all after it, and lasts `delayMs`.
+ */
+export interface SwapFault {
+  readonly operation: "read" | "write";
+  readonly kind: "readError" | "diskFull" | "short" | "partial" | "flip" | "delay";
+  readonly afterOps: number;
+  readonly delayMs: number;
 }
 
 /** What `reached` and `exchange` reject with. `details` is JSON; its shape depends on `code`. */
 export interface NativeFailure extends Error {
-  /** TIMEOUT {rank, op, tag, waitedMs, missing:[ranks]}; DESYNC {ranks:[{rank, op, tag, count}]}; ABORTED {rank, exitCode}; DEVICE {op, message}. */
-  code: "TIMEOUT" | "DESYNC" | "ABORTED" | "DEVICE";
+  /**
+   * TIMEOUT {rank, op, tag, waitedMs, missing:[ranks]}; DESYNC {ranks:[{rank, op, tag, count}]}; ABORTED {rank, exitCode};
+   * DEVICE {op, message}; DISK {rank, file, operation, offset, bytes, reason, what}; INTERNAL {message}.
+   */
+  code: "TIMEOUT" | "DESYNC" | "ABORTED" | "DEVICE" | "DISK" | "INTERNAL";
   details: string;
 }
 

@@ -19,6 +19,7 @@ export type ErrorCode =
   | "NUMERICAL"
   | "USAGE"
   | "DEVICE"
+  | "DISK"
   | "INTERRUPTED"
   | "NATIVE_MISSING"
   | "INTERNAL";
@@ -162,6 +163,27 @@ export class RankLostError extends ShunyaError {
 export class DeviceError extends ShunyaError {
   constructor(message: string, options?: ErrorOptions) {
     super("DEVICE", message, options);
+  }
+}
+
+/** Where a request to the disk tier failed. */
+export interface DiskPlace {
+  readonly rank: number;
+  readonly file: string;
+  /** In the file, in bytes, as is the length. */
+  readonly offset: number;
+  readonly bytes: number;
+  readonly operation: "create" | "preallocate" | "read" | "write";
+  /** The system's name of the error (ENOSPC, EIO, ...), or "short", "checksum", "deleted", "resized". */
+  readonly reason: string;
+}
+
+/** The disk tier lost something, or has no room: which file, where in it, on which rank, and what to do. */
+export class DiskError extends ShunyaError {
+  readonly place: DiskPlace;
+  constructor(place: DiskPlace, message: string, options?: ErrorOptions) {
+    super("DISK", message, options);
+    this.place = place;
   }
 }
 

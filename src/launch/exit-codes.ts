@@ -10,6 +10,8 @@ export const exitCodes = {
   memory: 3,
   lostRank: 4,
   numerical: 5,
+  /** The disk tier: no room, a drive that fails, bytes that changed, a file that somebody deleted. */
+  disk: 6,
   /** Stopped on request; the shells' number for Ctrl-C. */
   interrupted: 130,
 } as const;
@@ -31,6 +33,7 @@ const byErrorCode: Readonly<Record<ErrorCode, number>> = {
   DESYNC: exitCodes.lostRank,
   RANK_LOST: exitCodes.lostRank,
   NUMERICAL: exitCodes.numerical,
+  DISK: exitCodes.disk,
   INTERRUPTED: exitCodes.interrupted,
   INTERNAL: exitCodes.internal,
 };
