@@ -6,7 +6,7 @@ import { answerConfig } from "../src/cli/config.ts";
 import { renderProblems } from "../src/cli/config-report.ts";
 import { readConfigText } from "../src/config/json.ts";
 import type { KeySpec } from "../src/config/key-kinds.ts";
-import { keys } from "../src/config/keys.ts";
+import { aliases, keys, misspellings } from "../src/config/keys.ts";
 import { memoryKinds } from "../src/device/ledger.ts";
 import { trafficKinds } from "../src/device/traffic.ts";
 import { exitCodes } from "../src/launch/exit-codes.ts";
@@ -23,8 +23,10 @@ function withGenerated(name: string, generated: string): string {
   return `${before}<!-- generated -->\n\n${generated}\n\n<!-- end of generated -->${after}`;
 }
 
+/** Stars of patterns are no emphasis. */
 function markdown(headers: readonly string[], cells: readonly string[][]): string {
-  return renderMarkdownTable({ columns: headers.map((header) => ({ header, align: "left" })), rows: cells });
+  const columns = headers.map((header) => ({ header, align: "left" as const }));
+  return renderMarkdownTable({ columns, rows: cells.map((row) => row.map((cell) => cell.replaceAll("*", "\\*"))) });
 }
 
 const code = (value: unknown): string => `\`${JSON.stringify(value)}\``;
@@ -41,9 +43,10 @@ test("the configuration page lists the keys that are acted on", async () => {
 
 /** What happens to a key, and why. */
 function fate(spec: KeySpec): [what: string, why: string] {
-  if (spec.status === "fixed") return [`only ${spec.wanted}`, spec.why];
+  if (spec.status === "fixed") return ["enum" in spec.schema ? `only ${spec.wanted}` : "must be off", spec.why];
   if (spec.status === "replaced") return ["read under its new name", `write \`${spec.by}\``];
-  if (spec.status === "unused") return [spec.isMissing ? "not yet" : "no effect", spec.why];
+  if (spec.status === "unused")
+    return [spec.isMissing ? "not yet" : "no effect", spec.why.replace(/^a DeepSpeed key .*?; /, "")];
   const here = spec.leftOut === undefined ? "derived" : code(spec.leftOut);
   const differs = spec.deepspeed === undefined ? "" : `; left out: ${here}, in DeepSpeed ${code(spec.deepspeed)}`;
   return ["acts", `${spec.doc}${differs}`];
@@ -51,18 +54,21 @@ function fate(spec: KeySpec): [what: string, why: string] {
 
 test("the migration page says of every key what becomes of it", async () => {
   const sections = new Map<string, string[][]>();
-  for (const [path, spec] of rows) {
+  const fates = rows.map(([path, spec]): [path: string, what: string, why: string] => [path, ...fate(spec)]);
+  for (const [old, now] of Object.entries({ ...aliases, ...misspellings }))
+    fates.push([old, "another spelling", `of \`${now}\``]);
+  for (const [path, ...cells] of fates) {
     const dot = path.indexOf(".");
     const section = dot === -1 ? "Top level" : `\`${path.slice(0, dot)}\``;
     const name = dot === -1 ? path : path.slice(dot + 1);
-    sections.set(section, [...(sections.get(section) ?? []), [`\`${name}\``, ...fate(spec)]]);
+    sections.set(section, [...(sections.get(section) ?? []), [`\`${name}\``, ...cells]]);
   }
   const tables = [...sections].map(
     ([section, cells]) => `### ${section}\n\n${markdown(["key", "here", "why"], cells)}`,
   );
-  const fates = rows.map(([, spec]) => fate(spec)[0].replace(/^only .*/, "only some values"));
-  const counts = [...new Set(fates)].map((what) => `${fates.filter((f) => f === what).length} ${what}`).join(", ");
-  const text = [`${rows.length} keys: ${counts}.`, ...tables].join("\n\n");
+  const kinds = fates.map(([, what]) => what.replace(/^only .*/, "only some values"));
+  const counts = [...new Set(kinds)].map((kind) => `${kinds.filter((k) => k === kind).length} ${kind}`).join(", ");
+  const text = [`${fates.length} names: ${counts}.`, ...tables].join("\n\n");
   await expect(withGenerated("migration", text)).toMatchFileSnapshot("../docs/migration.md");
 });
 

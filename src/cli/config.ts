@@ -113,10 +113,11 @@ function plannedSizes(config: ResolvedConfig, model: OpenedModel): PlannedSizes 
   return createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes;
 }
 
-/** A value on a line with a slip was guessed, so what else is wrong with it may not be so. */
+/** A value with a slip was guessed, so what else is wrong with it, or on its line, may not be so. */
 function inOrder(slips: readonly ConfigProblem[], others: readonly ConfigProblem[]): ConfigProblem[] {
-  const slipLines = new Set(slips.map((slip) => slip.line));
-  const certain = others.filter(({ line }) => line === undefined || !slipLines.has(line));
+  const certain = others.filter(({ path, line }) =>
+    slips.every((slip) => slip.path !== path && (line === undefined || slip.line !== line)),
+  );
   const at = (place: number | undefined): number => place ?? Number.MAX_SAFE_INTEGER;
   return [...slips, ...certain].sort((a, b) => at(a.line) - at(b.line) || at(a.column) - at(b.column));
 }
