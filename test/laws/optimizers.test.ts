@@ -9,7 +9,19 @@ import { run } from "./pool.ts";
 import { Draws, drawSetting, jsonOf, plainSetting, type Setting } from "./sample.ts";
 
 const draws = new Draws(Number(process.env.SHUNYA_LAW_SEED ?? 31));
-const ranks = 2;
+interface World {
+  readonly precision: "fp32" | "bf16" | "fp16";
+  readonly ranks: number;
+  readonly steps: number;
+  readonly json: object;
+}
+
+const worlds: readonly World[] = [
+  { precision: "fp32", ranks: 2, steps: 4, json: {} },
+  { precision: "bf16", ranks: 3, steps: 4, json: { bf16: { enabled: true } } },
+  // A scale that overflows at first: the first update is not the first step.
+  { precision: "fp16", ranks: 2, steps: 8, json: { fp16: { enabled: true, initial_scale_power: 24, hysteresis: 1 } } },
+];
 
 interface Rule {
   readonly name: string;
@@ -50,16 +62,16 @@ const groups = [
   { match: ["*c_proj*", "*wte*"], lr: 1e-3 },
 ];
 
-function jobOf(rule: Rule, precision: "fp32" | "bf16", setting: Setting, parameterGroups = groups): Job {
+function jobOf(rule: Rule, { json, steps }: World, setting: Setting, parameterGroups = groups): Job {
   return {
     model: gpt2(),
-    steps: 4,
+    steps,
     seqLength: 16,
     threads: setting.threads,
     config: withGroups(
       jsonOf(setting, {
         train_micro_batch_size_per_gpu: 2,
-        bf16: { enabled: precision === "bf16" },
+        ...json,
         optimizer: rule.optimizer,
         zero_allow_untested_optimizer: true,
         ...(rule.schedule && { scheduler: rule.schedule }),
@@ -75,18 +87,20 @@ const withGroups = (config: { shunya?: object }, parameterGroups: readonly objec
     : { ...config, shunya: { ...config.shunya, parameter_groups: parameterGroups } };
 
 describe("optimizers", () => {
-  for (const precision of ["fp32", "bf16"] as const)
-    test.each(rules)(`equal bits at stages 0 to 3 in ${precision}: $name`, async (rule) => {
-      let wanted: { losses: number[]; weights: string } | undefined;
+  for (const world of worlds)
+    test.each(rules)(`equal bits at stages 0 to 3 in ${world.precision}: $name`, async (rule) => {
+      const { precision, ranks, steps } = world;
+      let wanted: { losses: number[]; skipped: boolean[]; weights: string } | undefined;
       for (const stage of [0, 1, 2, 3] as const)
         for (const setting of [plainSetting(stage), { ...drawSetting(draws, [stage]), subGroup: 301 }]) {
-          const job = jobOf(rule, precision, setting);
+          const job = jobOf(rule, world, setting);
           const answer = await run(ranks, job);
-          const losses = answer.records.map((r) => r.loss);
-          wanted ??= { losses, weights: answer.weightsHash };
-          expect({ losses, weights: answer.weightsHash }, JSON.stringify(setting)).toEqual(wanted);
+          const { records } = answer;
+          const found = { losses: records.map((r) => r.loss), skipped: records.map((r) => r.skipped) };
+          wanted ??= { ...found, weights: answer.weightsHash };
+          expect({ ...found, weights: answer.weightsHash }, JSON.stringify(setting)).toEqual(wanted);
           const { plan } = await expectForecast(job, ranks, answer, [0]);
-          const bytesEach = rule.stateBytes + (precision === "bf16" ? 4 : 0);
+          const bytesEach = rule.stateBytes + (precision === "fp32" ? 0 : 4);
           const { all } = paddedElements(plan);
           const { optimizer, master, firstMoment, secondMoment } = lastReport(answer, 0).memory.device;
           expect(optimizer.current).toBe((bytesEach * all) / (stage === 0 ? 1 : ranks));
@@ -95,7 +109,8 @@ describe("optimizers", () => {
           expect(expected.bytes).toBe(optimizer.current);
           expect(expected.formula).toBe(`${bytesEach} psi${stage === 0 ? "" : " / N"}`);
         }
-      expect(new Set(wanted!.losses).size).toBe(4);
+      expect(new Set(wanted!.losses).size).toBe(steps);
+      expect([wanted!.skipped[0], wanted!.skipped.at(-1)]).toEqual([precision === "fp16", false]);
     });
 
   test("a group's learning rate and decay act on its parameters alone", async () => {
@@ -106,8 +121,8 @@ describe("optimizers", () => {
     });
     const afterOneStep = async (rule: Rule, parameterGroups: typeof groups) => {
       const setting = { ...plainSetting(3), subGroup: 301 };
-      const answer = await run(ranks, {
-        ...jobOf(rule, "fp32", setting, parameterGroups),
+      const answer = await run(2, {
+        ...jobOf(rule, worlds[0]!, setting, parameterGroups),
         steps: 1,
         wantsWeights: true,
       });
@@ -130,9 +145,7 @@ describe("optimizers", () => {
   });
 
   test("a group without parameters is refused before anything is allocated", async () => {
-    const job = jobOf(rules[2]!, "fp32", plainSetting(3), [{ match: ["*.bais"], weight_decay: 0 }]);
-    await expect(run(ranks, job)).rejects.toThrow(
-      /UsageError: shunya\.parameter_groups\[0\]: .*did you mean "\*\.bias"/,
-    );
+    const job = jobOf(rules[2]!, worlds[0]!, plainSetting(3), [{ match: ["*.bais"], weight_decay: 0 }]);
+    await expect(run(2, job)).rejects.toThrow(/UsageError: shunya\.parameter_groups\[0\]: .*did you mean "\*\.bias"/);
   });
 });
