@@ -56,6 +56,13 @@ const laws = {
   tape: { name: "Scopes and the tape's memory", file: "test/tensor/tape.test.ts", tests: "" },
   head: { name: "The output head's chunks and seed", file: "test/tensor/head-loss.test.ts", tests: "" },
   engine: { name: "The engine's calls", file: "test/zero/engine.test.ts", tests: "" },
+  optimizers: {
+    name: "Every optimizer at every stage",
+    file: "test/laws/optimizers.test.ts",
+    tests: "in bf16: 'Lion|a group's learning rate",
+  },
+  trajectories: { name: "Optimizers are PyTorch's", file: "test/optim/trajectories.test.ts", tests: "" },
+  schedules: { name: "Schedules are DeepSpeed's", file: "test/optim/schedules.test.ts", tests: "" },
 } as const satisfies Record<string, Law>;
 
 export const faults: readonly Fault[] = [
@@ -255,6 +262,49 @@ export const faults: readonly Fault[] = [
     find: "1 - beta2 ** step.update",
     replace: "1 - beta1 ** step.update",
     law: laws.oracle,
+  },
+  {
+    name: "a parameter group's learning rate is ignored",
+    file: "src/zero/step.ts",
+    find: "const scheduled = learningRateOf(schedule, learningRate, update);",
+    replace: "const scheduled = learningRateOf(schedule, this.#groups.numbers[0]!.learningRate, update);",
+    law: laws.optimizers,
+  },
+  {
+    name: "a sub-group is updated with the numbers of its first tensor's group",
+    file: "src/zero/step.ts",
+    find: "this.#updateRange(state, range, steps[range.group]!);",
+    replace:
+      "this.#updateRange(state, range, steps[rangesWithin(ranges, first, Math.min(first + subGroup, end))[0]!.group]!);",
+    law: laws.optimizers,
+  },
+  {
+    name: "the plan foretells Adam's states for every optimizer",
+    file: "src/plan/expected.ts",
+    find: "4 * createOptimizer(plan.config.optimizer).states.length",
+    replace: "8",
+    law: laws.optimizers,
+  },
+  {
+    name: "Lion takes its direction with the beta of its moment",
+    file: "src/optim/optimizer.ts",
+    find: "beta1: step.momentum ?? beta1, beta2 });",
+    replace: "beta1: beta2, beta2 });",
+    law: laws.trajectories,
+  },
+  {
+    name: "SGD dampens its first gradient",
+    file: "src/optim/optimizer.ts",
+    find: "gradientShare: step.update === 1 ? 1 : 1 - dampening,",
+    replace: "gradientShare: 1 - dampening,",
+    law: laws.trajectories,
+  },
+  {
+    name: "a schedule is one update ahead",
+    file: "src/optim/schedules.ts",
+    find: "  if (!schedule) return baseLearningRate;\n  const iteration = update - 2;",
+    replace: "  if (!schedule) return baseLearningRate;\n  const iteration = update - 1;",
+    law: laws.schedules,
   },
   {
     name: "a rank draws its shard's first weights from element 0 on",

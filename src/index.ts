@@ -1,6 +1,8 @@
 /** Public names. */
 export { type ModelFolder, openModelFolder } from "./checkpoint/huggingface.ts";
 export { saveModel } from "./checkpoint/save-model.ts";
+export { type SavedCheckpoint, type SaveOptions, saveCheckpoint } from "./checkpoint/save-training.ts";
+export { type ConfigInput, defineConfig, type ParameterGroupInput } from "./config/define.ts";
 export type { Precision, ResolvedConfig, Stage } from "./config/types.ts";
 export * from "./errors/errors.ts";
 export { type InitializeOptions, initialize } from "./launch/initialize.ts";

@@ -1,8 +1,12 @@
 // Pages that repeat what the code says must say the same.
+// `npx vitest run test/docs.test.ts -u` writes the generated parts of the pages about configuration.
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { answerConfig } from "../src/cli/config.ts";
+import { renderProblems } from "../src/cli/config-report.ts";
+import { readConfigText } from "../src/config/json.ts";
 import type { KeySpec } from "../src/config/key-kinds.ts";
-import { keys } from "../src/config/keys.ts";
+import { aliases, keys, misspellings } from "../src/config/keys.ts";
 import { memoryKinds } from "../src/device/ledger.ts";
 import { trafficKinds } from "../src/device/traffic.ts";
 import { exitCodes } from "../src/launch/exit-codes.ts";
@@ -11,15 +15,74 @@ import { renderMarkdownTable } from "../src/report/table.ts";
 const page = (name: string): string => readFileSync(new URL(`../docs/${name}.md`, import.meta.url), "utf8");
 const rows = Object.entries(keys) as [string, KeySpec][];
 
-test("the configuration page lists the keys that are acted on", () => {
+/** A page with the part between its two marks replaced. */
+function withGenerated(name: string, generated: string): string {
+  const [before, rest] = page(name).split("<!-- generated -->\n");
+  const after = rest?.split("<!-- end of generated -->")[1];
+  if (before === undefined || after === undefined) throw new Error(`docs/${name}.md has lost its marks`);
+  return `${before}<!-- generated -->\n\n${generated}\n\n<!-- end of generated -->${after}`;
+}
+
+/** Stars of patterns are no emphasis. */
+function markdown(headers: readonly string[], cells: readonly string[][]): string {
+  const columns = headers.map((header) => ({ header, align: "left" as const }));
+  return renderMarkdownTable({ columns, rows: cells.map((row) => row.map((cell) => cell.replaceAll("*", "\\*"))) });
+}
+
+const code = (value: unknown): string => `\`${JSON.stringify(value)}\``;
+
+test("the configuration page lists the keys that are acted on", async () => {
   const used = rows.flatMap(([path, spec]) => {
     if (spec.status !== "used") return [];
-    const leftOut = spec.leftOut === undefined ? "derived" : `\`${JSON.stringify(spec.leftOut)}\``;
+    const leftOut = spec.leftOut === undefined ? "derived" : code(spec.leftOut);
     return [[`\`${path}\``, spec.type.wanted, leftOut, spec.doc]];
   });
-  const headers = ["key", "value", "left out", "meaning"];
-  const table = renderMarkdownTable({ columns: headers.map((header) => ({ header, align: "left" })), rows: used });
-  expect(page("configuration")).toContain(table);
+  const table = markdown(["key", "value", "left out", "meaning"], used);
+  await expect(withGenerated("configuration", table)).toMatchFileSnapshot("../docs/configuration.md");
+});
+
+/** What happens to a key, and why. */
+function fate(spec: KeySpec): [what: string, why: string] {
+  if (spec.status === "fixed") return ["enum" in spec.schema ? `only ${spec.wanted}` : "must be off", spec.why];
+  if (spec.status === "replaced") return ["read under its new name", `write \`${spec.by}\``];
+  if (spec.status === "unused")
+    return [spec.isMissing ? "not yet" : "no effect", spec.why.replace(/^a DeepSpeed key .*?; /, "")];
+  const here = spec.leftOut === undefined ? "derived" : code(spec.leftOut);
+  const differs = spec.deepspeed === undefined ? "" : `; left out: ${here}, in DeepSpeed ${code(spec.deepspeed)}`;
+  return ["acts", `${spec.doc}${differs}`];
+}
+
+test("the migration page says of every key what becomes of it", async () => {
+  const sections = new Map<string, string[][]>();
+  const fates = rows.map(([path, spec]): [path: string, what: string, why: string] => [path, ...fate(spec)]);
+  for (const [old, now] of Object.entries({ ...aliases, ...misspellings }))
+    fates.push([old, "another spelling", `of \`${now}\``]);
+  for (const [path, ...cells] of fates) {
+    const dot = path.indexOf(".");
+    const section = dot === -1 ? "Top level" : `\`${path.slice(0, dot)}\``;
+    const name = dot === -1 ? path : path.slice(dot + 1);
+    sections.set(section, [...(sections.get(section) ?? []), [`\`${name}\``, ...cells]]);
+  }
+  const tables = [...sections].map(
+    ([section, cells]) => `### ${section}\n\n${markdown(["key", "here", "why"], cells)}`,
+  );
+  const kinds = fates.map(([, what]) => what.replace(/^only .*/, "only some values"));
+  const counts = [...new Set(kinds)].map((kind) => `${kinds.filter((k) => k === kind).length} ${kind}`).join(", ");
+  const text = [`${fates.length} names: ${counts}.`, ...tables].join("\n\n");
+  await expect(withGenerated("migration", text)).toMatchFileSnapshot("../docs/migration.md");
+});
+
+test("the page of broken files shows what is printed", async () => {
+  const text = page("config-errors");
+  const parts = text.split(/(?<=```hjson\n)([\s\S]*?)(?=```)/);
+  expect(parts.length).toBeGreaterThanOrEqual(21);
+  for (let i = 1; i < parts.length; i += 2) {
+    const question = { file: "ds.json", overrides: [], ranks: 4, model: undefined };
+    const answer = await answerConfig(question, readConfigText(parts[i]!, question.file));
+    expect(answer.problems.some(({ level }) => level === "error")).toBe(true);
+    parts[i + 1] = parts[i + 1]!.replace(/(?<=```text\n)[\s\S]*?(?=```)/, () => `${renderProblems(answer)}\n`);
+  }
+  await expect(parts.join("")).toMatchFileSnapshot("../docs/config-errors.md");
 });
 
 test("the log page names every kind of memory and traffic", () => {

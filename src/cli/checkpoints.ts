@@ -56,13 +56,15 @@ export class Resumption implements AsyncDisposable {
   /** A request without a model means the saved one, and what had been chosen with it. */
   complete(request: TrainRequest): TrainRequest {
     if (request.model !== undefined) return request;
-    const { model, chosen } = this.checkpoint.manifest.run as {
+    const { model, data, chosen } = this.checkpoint.manifest.run as {
       model?: Gpt2Config;
+      data?: { seqLength: number };
       chosen?: { config: object; steps: number } | null;
     };
     if (!model) throw new UsageError(`${this.folder} does not say of what model it is; give --model`);
     const config = request.config ?? chosen?.config;
-    return { ...request, model, config, steps: request.steps ?? chosen?.steps };
+    const seqLength = request.seqLength ?? data?.seqLength;
+    return { ...request, model, config, seqLength, steps: request.steps ?? chosen?.steps };
   }
 
   /** Says what is not as it was. @throws CheckpointError where the model or the optimizer's states do not fit */

@@ -5,8 +5,8 @@
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
-import { forecastShape } from "./foretell.ts";
-import { parseJobConfig, type TrainJob, type TrainRequest } from "./job.ts";
+import { forecastShape, machineShareBytes } from "./foretell.ts";
+import { describeForConfig, parseJobConfig, type TrainJob, type TrainRequest } from "./job.ts";
 import { withOverrides } from "./overrides.ts";
 
 /** Floating-point operations per second of one thread that works in registers alone. */
@@ -18,7 +18,6 @@ export interface MachineSpeed {
 
 export interface Choice {
   readonly job: TrainJob;
-  readonly config: ResolvedConfig;
   readonly model: Gpt2Config;
   /** The chosen configuration with the command's overrides in it; undefined where the user gave a file. */
   readonly settings: object | undefined;
@@ -83,38 +82,34 @@ async function weigh(
   const model = modelOf(shape);
   const seqLength = request.seqLength ?? model.positions;
   const windows = Math.max(1, Math.floor((tokenCount - 1) / seqLength));
-  const micro = microBatchFor(windows, request.ranks, request.steps);
+  const microBatch = microBatchFor(windows, request.ranks, request.steps);
   const precision = speed.bf16 > leastGainOfBf16 * speed.fp32 ? "bf16" : "fp32";
-  // The operations of a step do not depend on how many there are, and their number depends on them.
-  const first = resolveFor(request, shape, micro, precision, request.steps ?? 1);
-  const foretold = await forecastShape(model, { config: first.config, seqLength, threads: request.threads });
+  // A step's operations do not depend on how many steps there are, but the number of steps depends on them.
+  const { config: first } = resolveFor(request, { shape, microBatch, precision, steps: request.steps ?? 1 });
+  const foretold = await forecastShape(model, { config: first, seqLength, threads: request.threads });
   const threads = Math.min(speed.cores, request.ranks * request.threads);
-  const reached = shape.shareOfPeak * threads * speed[first.config.precision === "bf16" ? "bf16" : "fp32"];
+  const reached = shape.shareOfPeak * threads * speed[first.precision === "bf16" ? "bf16" : "fp32"];
   const secondsPerStep = (foretold.report.operations * request.ranks) / reached;
-  const { trainBatch } = first.config;
   const byTime = Math.max(1, Math.floor(budgetSeconds / secondsPerStep));
-  const byEpochs = Math.max(1, Math.floor((mostEpochs * windows) / trainBatch));
+  const byEpochs = Math.max(1, Math.floor((mostEpochs * windows) / first.trainBatch));
   const steps = request.steps ?? Math.min(byTime, byEpochs);
-  const { config, settings } = resolveFor(request, shape, micro, precision, steps);
-  const tokens = steps * trainBatch * seqLength;
   const parameters = foretold.plan.parameterElements;
+  const tokens = steps * first.trainBatch * seqLength;
   const fits =
     seqLength <= model.positions &&
-    parameters <= mostParametersPerByte * tokenCount &&
-    (byEpochs <= byTime || tokens >= leastTokensPerParameter * parameters) &&
     steps <= byTime &&
-    foretold.peakBytes <= (request.deviceMemoryBytes ?? Number.POSITIVE_INFINITY);
-  const boundBy = request.steps !== undefined ? "--steps" : byEpochs < byTime ? "epochs" : "time";
-  const job: TrainJob = { ...request, model, steps, config: settings ?? request.config };
+    foretold.peakBytes <= (request.deviceMemoryBytes ?? machineShareBytes(request.ranks)) &&
+    parameters <= mostParametersPerByte * tokenCount &&
+    (byEpochs <= byTime || tokens >= leastTokensPerParameter * parameters);
+  const { settings } = resolveFor(request, { shape, microBatch, precision, steps });
   const choice: Choice = {
-    job,
-    config,
+    job: { ...request, model, steps, config: settings ?? request.config },
     model,
     settings: settings && withOverrides(settings, request.overrides),
     steps,
-    epochs: (steps * trainBatch) / windows,
+    epochs: (steps * first.trainBatch) / windows,
     seconds: steps * secondsPerStep,
-    boundBy,
+    boundBy: request.steps !== undefined ? "--steps" : byEpochs < byTime ? "epochs" : "time",
   };
   return { choice, fits };
 }
@@ -131,35 +126,40 @@ function microBatchFor(windows: number, ranks: number, steps: number | undefined
   return Math.max(1, Math.floor(batch / ranks));
 }
 
+/** What of a configuration is chosen. */
+interface Proposal {
+  readonly shape: Shape;
+  readonly microBatch: number;
+  readonly precision: "fp32" | "bf16";
+  readonly steps: number;
+}
+
+/** @returns settings: undefined where the user gave a file */
 function resolveFor(
   request: TrainRequest,
-  shape: Shape,
-  microBatch: number,
-  precision: "fp32" | "bf16",
-  steps: number,
+  proposal: Proposal,
 ): { config: ResolvedConfig; settings: object | undefined } {
-  const settings =
-    request.config === undefined ? settingsOf(shape, microBatch, precision, steps, request.ranks) : undefined;
+  const settings = request.config === undefined ? settingsOf(proposal, request.ranks) : undefined;
+  const model = modelOf(proposal.shape);
   const config = resolveConfig({
     file: parseJobConfig(settings ?? request.config),
     overrides: request.overrides,
     worldSize: request.ranks,
+    model: describeForConfig(model, model),
+    stepsOf: () => proposal.steps,
   });
   return { config, settings };
 }
 
-function settingsOf(
-  { learningRate }: Shape,
-  microBatch: number,
-  precision: "fp32" | "bf16",
-  steps: number,
-  ranks: number,
-) {
+function settingsOf({ shape, microBatch, precision, steps }: Proposal, ranks: number): object {
   return {
     train_micro_batch_size_per_gpu: microBatch,
     zero_optimization: { stage: ranks > 1 ? 1 : 0 },
     ...(precision === "bf16" && { bf16: { enabled: true } }),
-    optimizer: { type: "AdamW", params: { lr: learningRate, betas: [0.9, 0.95], eps: 1e-8, weight_decay: 0.01 } },
+    optimizer: {
+      type: "AdamW",
+      params: { lr: shape.learningRate, betas: [0.9, 0.95], eps: 1e-8, weight_decay: 0.01 },
+    },
     scheduler: {
       type: "WarmupCosineLR",
       params: {

@@ -1,17 +1,15 @@
 /** The answer of `shunya config` as a table for people and as JSON for programs. */
-import { type ConfigNode, joinPath } from "../config/json.ts";
-import { aliases } from "../config/keys.ts";
 import { Places } from "../config/places.ts";
 import type { ConfigProblem } from "../errors/errors.ts";
 import { formatCount } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
-import type { ConfigAnswer, ConfigValue } from "./config.ts";
+import type { ConfigAnswer } from "./config.ts";
 
 /** One JSON document: the values by name, then "sources" by path and "problems". */
-export function renderConfigJson({ values, sources, problems }: ConfigAnswer): string {
+export function renderConfigJson({ values, config, problems }: ConfigAnswer): string {
   const document = {
     ...Object.fromEntries(values.map(({ name, value }) => [name, value])),
-    sources: Object.fromEntries(sources),
+    sources: Object.fromEntries(config?.sources ?? []),
     problems: problems.map(({ path, line = null, column = null, level, message }) => ({
       path,
       line,
@@ -34,11 +32,7 @@ export function renderConfigAnswer(answer: ConfigAnswer): string {
 }
 
 function renderValues(answer: ConfigAnswer): string {
-  const lines = answer.reading.file === undefined ? new Map<string, number>() : linesByPath(answer.reading.file.root);
-  const rows = answer.values.flatMap((value) => {
-    const origin = originOf(value, answer, lines);
-    return valueRows(value.name, value.value).map(([name, shown], i) => [name, shown, i === 0 ? origin : ""]);
-  });
+  const rows = answer.values.flatMap((value) => valueRows(value.name, value.value, value.paths, answer));
   return renderTable({
     columns: ["value", "", "from"].map((header) => ({ header, align: "left" })),
     rows,
@@ -46,16 +40,19 @@ function renderValues(answer: ConfigAnswer): string {
 }
 
 /** Objects as one row for each of their values. */
-function valueRows(name: string, value: unknown): [name: string, shown: string][] {
+function valueRows(name: string, value: unknown, paths: readonly string[], answer: ConfigAnswer): string[][] {
+  const origin = originOf(paths, value, answer);
   if (typeof value === "object" && value !== null && !Array.isArray(value)) {
     const { type, kind, ...rest } = value as Record<string, unknown>;
-    const inner = Object.entries(rest).flatMap(([key, item]) => valueRows(`  ${key}`, item));
-    return [[name, String(type ?? kind ?? "")], ...inner];
+    const inner = Object.entries(rest).flatMap(([key, item]) =>
+      valueRows(`  ${key}`, item, [innerPath(paths[0]!, key)], answer),
+    );
+    return [[name, String(type ?? kind ?? ""), origin], ...inner];
   }
   if (Array.isArray(value) && value.length > 0) {
-    return [[name, ""], ...value.map((item, i): [string, string] => [`  ${i + 1}`, JSON.stringify(item)])];
+    return [[name, "", origin], ...value.map((item, i) => [`  ${i + 1}`, JSON.stringify(item), ""])];
   }
-  return [[name, shownScalar(value)]];
+  return [[name, shownScalar(value), origin]];
 }
 
 function shownScalar(value: unknown): string {
@@ -64,41 +61,42 @@ function shownScalar(value: unknown): string {
   return String(value);
 }
 
+/** Names of keys that are not the value's name in DeepSpeed's way of writing. */
+const keyNames: Readonly<Record<string, string>> = {
+  learningRate: "lr",
+  beta1: "betas",
+  beta2: "betas",
+  epsilon: "eps",
+  initialScale: "initial_scale_power",
+  window: "loss_scale_window",
+  minScale: "min_loss_scale",
+  scale: "loss_scale",
+  warmupSteps: "warmup_num_steps",
+  totalSteps: "total_num_steps",
+};
+
+/** The path of a key beside the one at `path`, or among its parameters. */
+function innerPath(path: string, name: string): string {
+  const section = path.slice(0, path.lastIndexOf("."));
+  const key = keyNames[name] ?? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return `${path.endsWith(".type") ? `${section}.params` : section}.${key}`;
+}
+
 /** Where the first of the value's keys stands that was given; else how the value came about. */
-function originOf({ paths, value }: ConfigValue, answer: ConfigAnswer, lines: ReadonlyMap<string, number>): string {
-  const source = (path: string) => answer.sources.get(path) ?? "default";
+function originOf(paths: readonly string[], value: unknown, { config, question }: ConfigAnswer): string {
+  const source = (path: string) => config?.sources.get(path) ?? "default";
   const path = paths.find((p) => source(p) === "file" || source(p) === "flag") ?? paths[0]!;
-  const line = lines.get(path);
+  const filled = config?.autos.find((auto) => auto.path === path);
+  if (filled !== undefined) return `"auto": ${filled.why}`;
+  const line = config?.places.get(path)?.line;
   const from = source(path);
   if (from === "file") return line === undefined ? "file" : `line ${line}`;
-  if (from === "model" || (from === "derived" && typeof value === "number" && path.startsWith("zero_optimization.")))
-    return `the model ${answer.question.model ?? ""}`.trimEnd();
-  if (from === "derived") return value === null ? "the model (give --model to see it)" : "other keys";
-  return from;
+  const isSize = path.startsWith("zero_optimization.") && typeof value !== "boolean";
+  if (from === "derived" && isSize) return `the model${question.model === undefined ? " (give --model)" : ""}`;
+  return from === "derived" ? "other keys" : from;
 }
 
-/** Lines of all keys by the path that the table of keys has, whichever of DeepSpeed's spellings is written. */
-function linesByPath(root: ConfigNode): Map<string, number> {
-  const lines = new Map<string, number>();
-  const canonical = (path: string): string => {
-    for (const [alias, name] of Object.entries(aliases)) {
-      if (path === alias || path.startsWith(`${alias}.`)) return name + path.slice(alias.length);
-    }
-    return path;
-  };
-  const walk = (node: ConfigNode, parent: string): void => {
-    if (node.kind !== "object") return;
-    for (const { key, line, value } of node.members) {
-      const path = joinPath(parent, key);
-      if (line !== undefined) lines.set(canonical(path), line);
-      walk(value, path);
-    }
-  };
-  walk(root, "");
-  return lines;
-}
-
-function renderProblems({ question, reading, problems }: ConfigAnswer): string {
+export function renderProblems({ question, reading, problems }: ConfigAnswer): string {
   if (problems.length === 0) return "No problems.";
   const places = new Places(reading.text);
   const count = (level: ConfigProblem["level"]): string => {

@@ -1,7 +1,7 @@
 /** `shunya config`: what a configuration file comes to, where each value is from, and everything that is wrong with it. */
 import { type ConfigReading, readConfigFile } from "../config/json.ts";
-import { examineConfig, type Override } from "../config/resolve.ts";
-import type { ResolvedConfig, ValueSource } from "../config/types.ts";
+import { type ConfigResolution, examineConfig, type Override } from "../config/resolve.ts";
+import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import type { ConfigProblem } from "../errors/errors.ts";
@@ -34,8 +34,9 @@ export interface ConfigAnswer {
   readonly reading: ConfigReading;
   /** The same names in the same order for every file. */
   readonly values: readonly ConfigValue[];
-  readonly sources: ReadonlyMap<string, ValueSource>;
-  /** In the order of the file's lines; those without a line first. */
+  /** Undefined where there is an error. */
+  readonly config: ConfigResolution | undefined;
+  /** In the order of the file's lines; those without a line last. */
   readonly problems: readonly ConfigProblem[];
 }
 
@@ -78,8 +79,7 @@ const fields: readonly Field[] = [
 ];
 
 /** @throws ModelError where the model cannot be opened; what is wrong with the configuration is in the answer */
-export async function answerConfig(question: ConfigQuestion): Promise<ConfigAnswer> {
-  const reading = readConfigFile(question.file);
+export async function answerConfig(question: ConfigQuestion, reading: ConfigReading): Promise<ConfigAnswer> {
   await using model = question.model === undefined ? undefined : await openModel(question.model);
   const examined =
     reading.file &&
@@ -95,14 +95,14 @@ export async function answerConfig(question: ConfigQuestion): Promise<ConfigAnsw
     question,
     reading,
     values: fields.map(({ name, paths, of }) => ({ name, paths, value: (config && of(config, sizes)) ?? null })),
-    sources: config?.sources ?? new Map(),
+    config,
     problems: inOrder(reading.problems, examined?.problems ?? []),
   };
 }
 
 /** @returns the exit code: 1 where the file has an error, as the checkers of other formats have it */
 export async function runConfig(question: ConfigQuestion, asJson: boolean): Promise<number> {
-  const answer = await answerConfig(question);
+  const answer = await answerConfig(question, readConfigFile(question.file));
   process.stdout.write(asJson ? renderConfigJson(answer) : renderConfigAnswer(answer));
   return answer.problems.some((problem) => problem.level === "error") ? 1 : 0;
 }
@@ -113,9 +113,11 @@ function plannedSizes(config: ResolvedConfig, model: OpenedModel): PlannedSizes 
   return createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes;
 }
 
-/** A value on a line with a slip was guessed, so what else is wrong with it may not be so. */
+/** A value with a slip was guessed, so what else is wrong with it, or on its line, may not be so. */
 function inOrder(slips: readonly ConfigProblem[], others: readonly ConfigProblem[]): ConfigProblem[] {
-  const slipLines = new Set(slips.map((slip) => slip.line));
-  const certain = others.filter(({ line }) => line === undefined || !slipLines.has(line));
-  return [...slips, ...certain].sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0));
+  const certain = others.filter(({ path, line }) =>
+    slips.every((slip) => slip.path !== path && (line === undefined || slip.line !== line)),
+  );
+  const at = (place: number | undefined): number => place ?? Number.MAX_SAFE_INTEGER;
+  return [...slips, ...certain].sort((a, b) => at(a.line) - at(b.line) || at(a.column) - at(b.column));
 }

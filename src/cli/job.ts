@@ -1,12 +1,15 @@
 /** A training job as plain data: what the command line said, checked, and in a form that every rank reads alike. */
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
-import { type ConfigResolution, type Override, resolveConfig } from "../config/resolve.ts";
+import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
 import { WindowSampler } from "../data/sampler.ts";
 import { openTokens, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
 import { refuseOffload } from "../launch/offload.ts";
+import { describeModel } from "../nn/describe.ts";
+import { Gpt2 } from "../nn/models/gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
+import { elementsOf } from "../tensor/tensor.ts";
 
 /** What `shunya train` was asked for. */
 export interface TrainRequest extends Omit<TrainJob, "model"> {
@@ -67,12 +70,7 @@ export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undef
 
 /** @throws ConfigError, ModelError, DataError, UsageError */
 export async function openJob(job: TrainJob): Promise<OpenedJob> {
-  const config = resolveConfig({
-    file: parseJobConfig(job.config),
-    overrides: job.overrides,
-    worldSize: job.ranks,
-  });
-  refuseOffload(config);
+  const file = parseJobConfig(job.config);
   const model = await openModel(job.model);
   try {
     const seqLength = job.seqLength ?? model.config.positions;
@@ -83,7 +81,17 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
     const tokens = await openTokens(job.data, { vocabularySize: model.config.vocabularySize });
     try {
       const sampler = new WindowSampler({ tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
-      const steps = job.steps ?? Math.max(1, Math.floor(sampler.windowCount / config.trainBatch));
+      const stepsOf = (trainBatch: number): number =>
+        job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
+      const config = resolveConfig({
+        file,
+        overrides: job.overrides,
+        worldSize: job.ranks,
+        model: describeForConfig(job.model, model.config),
+        stepsOf,
+      });
+      refuseOffload(config);
+      const steps = stepsOf(config.trainBatch);
       const close = async (): Promise<void> => {
         await tokens.close();
         await model[Symbol.asyncDispose]();
@@ -97,4 +105,15 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
     await model[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** What of a model a configuration may depend on. */
+export function describeForConfig(model: TrainJob["model"], config: Gpt2Config): ResolveInput["model"] {
+  const { description } = describeModel(new Gpt2(config));
+  const parameters = description.units.flatMap((unit) => unit.parameters);
+  return {
+    name: typeof model === "string" ? model : "the chosen model",
+    hiddenSize: config.hidden,
+    parameterElements: parameters.reduce((sum, { shape }) => sum + elementsOf(shape), 0),
+  };
 }

@@ -46,6 +46,8 @@ class Parser {
   readonly #places: Places;
   readonly #problems = new Map<number, ConfigProblem>();
   #at = 0;
+  /** Where the indentation says that a bracket lacks its end, although another end was found for it. */
+  #unclosed: { readonly open: number; readonly close: number } | undefined;
 
   constructor(text: string) {
     this.#text = text;
@@ -82,10 +84,10 @@ class Parser {
       const character = this.#text[start];
       if (character === undefined) {
         if (open === undefined) return { kind: "object", members };
-        this.#stop(open, "this { is never closed; add its }");
+        this.#neverClosed(open, "{", "}");
       }
       if (character === "}" && open !== undefined) {
-        this.#at++;
+        this.#checkIndent(open, this.#at++);
         return { kind: "object", members };
       }
       const key = this.#key(open === undefined);
@@ -147,24 +149,24 @@ class Parser {
     if (character === undefined || ",:}]".includes(character)) {
       this.#stop(start, `found ${character ?? "the end of the file"}; wanted a value of ${key || path}`);
     }
-    return scalar(this.#unquoted(key || path));
+    return scalar(this.#unquoted(path));
   }
 
   #items(path: string, depth: number, open: number): ConfigNode {
     const items: ConfigNode[] = [];
     for (this.#blank(); this.#text[this.#at] !== "]"; this.#comma()) {
-      if (this.#text[this.#at] === undefined) this.#stop(open, "this [ is never closed; add its ]");
+      if (this.#text[this.#at] === undefined) this.#neverClosed(open, "[", "]");
       items.push(this.#value("", `${path}[${items.length}]`, depth));
     }
     this.#at++;
     return { kind: "array", items };
   }
 
-  #unquoted(key: string): ConfigScalar {
+  #unquoted(path: string): ConfigScalar {
     const start = this.#at;
-    const { value, length, slip } = readUnquoted(this.#match(/[^\r\n]+/y)!, key);
+    const { value, length, slip } = readUnquoted(this.#match(/[^\r\n]+/y)!, path);
     this.#at = start + length;
-    if (slip !== undefined) this.#problem(start + slip.at, slip.message);
+    if (slip !== undefined) this.#problem(start + slip.at, slip.message, path);
     return value;
   }
 
@@ -258,6 +260,20 @@ class Parser {
     const excerpt = this.#places.excerpt(at);
     this.#problems.set(line, { path, line, column, level: "error", message, excerpt });
     if (this.#problems.size >= maxProblems) throw unclear;
+  }
+
+  /** Remembers the first bracket whose end stands further left than the line that it is on. */
+  #checkIndent(open: number, close: number): void {
+    const indent = this.#places.indent(close);
+    const isFirst = this.#places.of(close).column === indent + 1;
+    if (isFirst && indent < this.#places.indent(open)) this.#unclosed ??= { open, close };
+  }
+
+  #neverClosed(open: number, opening: string, closing: string): never {
+    const likely = this.#unclosed;
+    if (likely === undefined) this.#stop(open, `this ${opening} is never closed; add its ${closing}`);
+    const { line } = this.#places.of(likely.close);
+    this.#stop(likely.open, `this { is probably never closed: the } on line ${line} stands further left; add its }`);
   }
 
   #stop(at: number, message: string): never {

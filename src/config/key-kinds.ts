@@ -39,6 +39,8 @@ export interface UnusedKey {
   readonly obeyed: readonly ConfigScalar[];
   /** Undefined: any value. */
   readonly type: ValueType<unknown> | undefined;
+  /** True for a feature that this version does not have; else there is nothing to have. */
+  readonly isMissing: boolean;
 }
 
 /** An old key: its value stands for one of another key. Both together are an error. */
@@ -101,12 +103,12 @@ export function unused(
   why: string,
   more: { readonly obeyed?: readonly ConfigScalar[]; readonly type?: ValueType<unknown> } = {},
 ): UnusedKey {
-  return { status: "unused", why, obeyed: more.obeyed ?? [], type: more.type };
+  return { status: "unused", why, obeyed: more.obeyed ?? [], type: more.type, isMissing: false };
 }
 
 /** A key of DeepSpeed's whose feature is not here and whose absence changes no result that is promised. */
 export function notYet(instead: string, obeyed: readonly ConfigScalar[] = []): UnusedKey {
-  return unused(`a DeepSpeed key that this version does not implement; ${instead}`, { obeyed });
+  return { ...unused(`a DeepSpeed key that this version does not implement; ${instead}`, { obeyed }), isMissing: true };
 }
 
 /** An old switch that became a word of another key. */

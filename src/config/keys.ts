@@ -41,8 +41,8 @@ export const misspellings: Readonly<Record<string, string>> = {
   "zero_optimization.stage3_param_persitence_threshold": "zero_optimization.stage3_param_persistence_threshold",
 };
 
-/** Sections in which DeepSpeed itself drops "auto", so that the default holds. */
-export const autoMeansDefault: readonly string[] = [
+/** Sections that DeepSpeed itself checks: it refuses unknown names there, and drops "auto", so that the default holds. */
+export const checkedSections: readonly string[] = [
   "zero_optimization",
   "fp16",
   "bf16",

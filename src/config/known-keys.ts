@@ -58,6 +58,8 @@ export function suggestion(parent: string, name: string): string {
     const level = places.some((place) => place === name) ? "at the top level" : `as ${places.join(" or ")}`;
     return `; it is known ${level}: move it there`;
   }
+  if (places.length > 0)
+    return `; it is known in ${places.length} sections (${places.slice(0, telling).join(", ")}, ...): move it into the right one`;
   const sibling = nearest(name, sections.get(parent) ?? []) ?? holding(name, sections.get(parent) ?? []);
   if (sibling !== undefined) return `; did you mean ${joinPath(parent, sibling)}?`;
   const known = [...specs.keys(), ...Object.keys(aliases)];

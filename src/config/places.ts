@@ -2,6 +2,7 @@
 
 /** Longer lines are shown around the caret only. */
 const maxShown = 100;
+const maxIndent = 1000;
 
 export class Places {
   readonly #text: string;
@@ -23,6 +24,12 @@ export class Places {
     return { line: low + 1, column: offset - this.#lineStarts[low]! + 1 };
   }
 
+  /** Characters of white space at the start of the line of `offset`. */
+  indent(offset: number): number {
+    const start = this.#lineStarts[this.of(offset).line - 1]!;
+    return /^[ \t]*/.exec(this.#text.slice(start, start + maxIndent))![0].length;
+  }
+
   excerptAt(line: number, column: number): string {
     return this.excerpt(this.#lineStarts[line - 1]! + column - 1);
   }
@@ -30,7 +37,7 @@ export class Places {
   /** Two lines: the text's line, and a caret under the character at `offset`. */
   excerpt(offset: number): string {
     const start = this.#lineStarts[this.of(offset).line - 1]!;
-    const from = Math.max(start, offset - maxShown / 2);
+    const from = offset - start < maxShown - 10 ? start : offset - maxShown / 2;
     const cut = this.#text.slice(from, from + maxShown);
     // Each odd character becomes one space, so that the caret stays under its place.
     // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to hide from a terminal

@@ -3,7 +3,7 @@
 import type { ConfigProblem } from "../errors/errors.ts";
 import { type ConfigNode, joinPath } from "./json.ts";
 import type { KeySpec, ReplacedKey, UnusedKey, UsedKey } from "./key-kinds.ts";
-import { autoMeansDefault, keys, misspellings, type UsedPath } from "./keys.ts";
+import { checkedSections, keys, misspellings, type UsedPath } from "./keys.ts";
 import {
   canonicalPath,
   isNote,
@@ -16,7 +16,7 @@ import {
 } from "./known-keys.ts";
 import { sectionFor } from "./shorthands.ts";
 import type { ValueSource } from "./types.ts";
-import { describe, isOff, repairFor } from "./value-types.ts";
+import { describe, isOff, isReadFromText, repairFor } from "./value-types.ts";
 
 type Read<K extends UsedPath> = (typeof keys)[K] extends UsedKey<infer T> ? T : never;
 /** What `get` answers: the value, or the table's default; undefined only where the table has none. */
@@ -219,6 +219,8 @@ export class Settings {
     }
     if (value !== undefined) {
       this.#entries.set(path, { place, value });
+      if (place.source === "file" && isReadFromText(node, value))
+        this.#tell("warning", place, `found ${describe(node)}, read as ${value}; write it without quotes`);
       return;
     }
     const whenLeftOut = spec.leftOut === undefined ? "it is derived" : `it is ${JSON.stringify(spec.leftOut)}`;
@@ -320,7 +322,8 @@ export class Settings {
     const harmless = placesOf(name)
       .map((path) => [path, specs.get(canonicalPath(path))] as const)
       .find(([, spec]) => spec !== undefined && changesNothing(spec, node));
-    if (harmless === undefined) this.#tell("error", place, `unknown key${suggestion(section, name)}`);
+    if (harmless === undefined || isChecked(section))
+      this.#tell("error", place, `unknown key${suggestion(section, name)}`);
     else
       this.#tell(
         "warning",
@@ -378,7 +381,12 @@ function findConfigInside(top: readonly Unknown[]): string | undefined {
 /** Keys whose value is in the resolved configuration, for its list of sources. */
 export const usedPaths = [...specs].flatMap(([path, spec]) => (spec.status === "used" ? [path as UsedPath] : []));
 
+/** True for a section, or one inside it, whose names DeepSpeed itself checks. */
+function isChecked(section: string): boolean {
+  return checkedSections.some((checked) => section === checked || section.startsWith(`${checked}.`));
+}
+
 /** True where DeepSpeed itself reads "auto" as "the default". */
 export function autoIsDefault(path: string): boolean {
-  return autoMeansDefault.some((section) => path.startsWith(`${section}.`));
+  return isChecked(splitPath(path)[0]);
 }

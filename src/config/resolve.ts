@@ -166,9 +166,13 @@ function resolveBatch(settings: Settings, input: ResolveInput) {
   if ("problem" in answer) {
     const auto = paths.find((path) => settings.isAuto(path));
     const path = given.trainBatch === undefined && given.microBatch !== undefined ? paths[1]! : paths[0]!;
-    const filled = auto === undefined ? "" : `"auto" is filled from --micro-batch; `;
-    settings.error(saysNothing && auto !== undefined ? auto : path, `${saysNothing ? filled : ""}${answer.problem}`);
-    for (const auto of paths) settings.fill(auto, undefined, "derived", "nothing to derive it from");
+    if (saysNothing && auto !== undefined)
+      settings.error(
+        auto,
+        '"auto" needs a micro-batch to be filled from; give --micro-batch, or write train_micro_batch_size_per_gpu',
+      );
+    else settings.error(path, answer.problem);
+    for (const path of paths) settings.fill(path, undefined, "derived", "nothing to derive it from");
     return undefined;
   }
   for (const [name, path] of Object.entries(batchPaths) as [keyof typeof batchPaths, UsedPath][])

@@ -4,7 +4,7 @@
  *
  * Its oddities before the first step are kept, so that a run goes as it does there: WarmupCosineLR makes the first update with
  * rate 0 whatever its least ratio, and OneCycle with the least momentum although its cycle begins at the greatest. Not kept:
- * that OneCycle sets Adam's beta2 to 0.99 where it cycles the momentum, and cycles the momentum of no optimizer without betas.
+ * that OneCycle sets Adam's beta2 to 0.99 where it cycles the momentum.
  */
 import type { ScheduleConfig, WarmupConfig } from "../config/types.ts";
 

@@ -54,8 +54,14 @@ const normOf = ({ skipped, gradNorm }: Pick<StepSummary, "skipped" | "gradNorm">
 
 /** What to say of a skipped step, beside its progress line: a run that skips every step looks healthy otherwise. */
 export function renderSkip({ step, reason, lossScale }: Skip, precision: Precision): string {
-  const scale = precision === "fp16" ? ` (loss scale ${formatCount(lossScale)})` : "";
-  return `step ${step} was skipped and changed nothing: ${reason ?? "a gradient is not finite"}${scale}\n`;
+  const scale = precision === "fp16" ? ` (loss scale ${formatPower(lossScale)})` : "";
+  return `step ${step} skipped: ${reason ?? "a gradient is not finite"}${scale}\n`;
+}
+
+/** "2^16", "1", "1000". */
+function formatPower(scale: number): string {
+  const exponent = Math.log2(scale);
+  return Number.isInteger(exponent) && exponent > 3 ? `2^${exponent}` : String(scale);
 }
 
 type Skip = Pick<StepSummary, "step" | "reason" | "lossScale">;

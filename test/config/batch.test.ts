@@ -6,12 +6,24 @@ type Given = [trainBatch: number | undefined, microBatch: number | undefined, ac
 const solve = ([trainBatch, microBatch, gradientAccumulation]: Given, worldSize: number) =>
   solveBatch({ trainBatch, microBatch, gradientAccumulation }, worldSize);
 
+test("a refusal says where the number of ranks comes from", () => {
+  const given = { trainBatch: 5, microBatch: undefined, gradientAccumulation: undefined };
+  expect(solveBatch(given, 2, "the launcher")).toEqual({
+    problem: expect.stringContaining("with 2 ranks (from the launcher)"),
+  });
+});
+
 describe("DeepSpeed's vectors", () => {
   const solved: [worldSize: number, given: Given, wanted: [number, number, number]][] = [
     [2, [32, 16, 1], [32, 16, 1]],
     [2, [32, 8, undefined], [32, 8, 2]],
     [2, [32, undefined, 2], [32, 8, 2]],
     [2, [undefined, 16, 1], [32, 16, 1]],
+    [2, [undefined, 16, undefined], [32, 16, 1]],
+    [2, [32, undefined, undefined], [32, 16, 1]],
+    [2, [32, 8, 2], [32, 8, 2]],
+    [2, [undefined, 8, 2], [32, 8, 2]],
+    [1, [64, undefined, undefined], [64, 64, 1]],
     [4, [undefined, 1, undefined], [4, 1, 1]],
     [4, [8, undefined, undefined], [8, 2, 1]],
     [7, [undefined, 3, 5], [105, 3, 5]],
@@ -23,11 +35,13 @@ describe("DeepSpeed's vectors", () => {
   const refused: [worldSize: number, given: Given, wanted: RegExp][] = [
     [2, [33, 17, undefined], /33 != 17 \* 0 \* 2 \(gradient_accumulation_steps was derived\).*train_batch_size 34,/],
     [2, [33, undefined, 2], /33 != 8 \* 2 \* 2 .*train_batch_size 32 or 36/],
+    [2, [33, 17, 2], /33 != 17 \* 2 \* 2; /],
+    [2, [32, 18, undefined], /32 != 18 \* 0 \* 2 /],
     [2, [32, 18, 1], /32 != 18 \* 1 \* 2; .*train_batch_size 36,/],
     [4, [6, undefined, undefined], /6 != 1 \* 1 \* 4 .*train_batch_size 4 or 8/],
     [8, [4, undefined, undefined], /4 != 0 \* 1 \* 8 .*train_batch_size 8,/],
-    [4, [24, 4, undefined], /24 != 4 \* 1 \* 4 .*with 4 ranks write train_batch_size 16 or 32, or .*--ranks/],
-    [1, [undefined, undefined, 4], /one of the two must be given/],
+    [4, [24, 4, undefined], /24 != 4 \* 1 \* 4 .*with 4 ranks \(from --ranks\) write train_batch_size 16 or 32, or /],
+    [1, [undefined, undefined, 4], /no batch is given; .*--micro-batch/],
     [1, [undefined, undefined, undefined], /train_batch_size or train_micro_batch_size_per_gpu/],
     [4, [undefined, Number.MAX_SAFE_INTEGER, undefined], /2\^53/],
   ];

@@ -154,6 +154,13 @@ describe("what Hjson accepts has Hjson's value", () => {
 describe("a slip is said with its place", () => {
   const slips: [name: string, text: string, line: number, column: number, wanted: RegExp][] = [
     ["an open brace", '{\n"a": {"b": 1,\n"c": 2}\n', 1, 1, /this \{ is never closed/],
+    [
+      "an open brace that the indentation tells",
+      '{\n  "a": {\n    "b": 1,\n  "c": 2\n}\n',
+      2,
+      8,
+      /this \{ is probably never closed: the \} on line 5/,
+    ],
     ["an open list", '{"a": [1, 2', 1, 7, /this \[ is never closed/],
     ["an open text", '{"a": "b\n}', 1, 7, /this " is not closed on its line/],
     ["an open long text", "{a: '''b\n}", 1, 5, /''' is never closed/],

@@ -92,7 +92,7 @@ describe("bad input is a ConfigError that says where", () => {
     expect(() => parseConfigText(text, "ds.json")).toThrow(
       [
         "ds.json cannot be used:",
-        "  line 2: (syntax): found True; write true",
+        "  line 2: fp16.enabled: found True; write true",
         '    |   "fp16": { "enabled": True }',
         "    |                        ^",
       ].join("\n"),

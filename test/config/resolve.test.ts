@@ -1,8 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { parseConfigObject, parseConfigText } from "../../src/config/json.ts";
-import { aliases, keys } from "../../src/config/keys.ts";
-import { type Override, parseOverride, resolveConfig } from "../../src/config/resolve.ts";
+import { nodeFromValue, parseConfigObject, parseConfigText } from "../../src/config/json.ts";
+import type { KeySpec } from "../../src/config/key-kinds.ts";
+import { aliases, keys, misspellings } from "../../src/config/keys.ts";
+import { usedPaths } from "../../src/config/reader.ts";
+import { examineConfig, type Override, parseOverride, resolveConfig } from "../../src/config/resolve.ts";
 import { ConfigError } from "../../src/errors/errors.ts";
 
 const resolve = (config: object, worldSize = 1, overrides: readonly Override[] = []) =>
@@ -45,7 +47,7 @@ describe("defaults", () => {
     expect(config.sources.get("train_batch_size")).toBe("derived");
   });
 
-  test("sizes that are left out, null or auto are for the plan to derive", () => {
+  test("sizes that are left out or auto are for the plan to derive", () => {
     const given = resolve(with1({ zero_optimization: { stage: 3, reduce_bucket_size: "auto", overlap_comm: null } }));
     expect(new Set(Object.values(given.sizes))).toEqual(new Set([undefined]));
     expect(given.sources.get("zero_optimization.reduce_bucket_size")).toBe("derived");
@@ -181,59 +183,52 @@ test("a flag repairs a file, and the last of several flags counts", () => {
   expect(repaired.schedule).toBeUndefined();
 });
 
-test("schedules have DeepSpeed's defaults", () => {
-  const scheduled = (scheduler: object) =>
-    resolve({ train_batch_size: 2, optimizer: { type: "AdamW", params: { lr: 0.01 } }, scheduler }, 2).schedule;
-  const warmup = { warmupSteps: 1000, warmupType: "log" };
-  const decay = { type: "WarmupDecayLR", params: { total_num_steps: 9, warmup_num_steps: 3, warmup_type: "linear" } };
-  expect(scheduled({ type: "WarmupLR" })).toEqual({
-    ...warmup,
-    type: "WarmupLR",
-    minLearningRate: 0,
-    maxLearningRate: 0.01,
-  });
-  expect(scheduled(decay)).toEqual({
-    type: "WarmupDecayLR",
-    minLearningRate: 0,
-    maxLearningRate: 1e-3,
-    warmupSteps: 3,
-    warmupType: "linear",
-    totalSteps: 9,
-  });
-  expect(scheduled({ type: "WarmupCosineLR", params: { total_num_steps: 9 } })).toEqual({
-    ...warmup,
-    type: "WarmupCosineLR",
-    totalSteps: 9,
-    minRatio: 0,
-    cosMinRatio: 1e-4,
-  });
-  expect(scheduled({ type: "LRRangeTest" })).toEqual({
-    type: "LRRangeTest",
-    minLearningRate: 1e-3,
-    stepSize: 2000,
-    stepRate: 1,
-    staircase: false,
-  });
-});
-
 describe("warnings", () => {
-  test("keys without effect are named, unless they are off", () => {
+  test("keys without effect are named once for each reason, unless they ask for what happens anyway", () => {
     const { warnings } = resolve(
       with1({
         optimizer: { type: "AdamW" },
-        wall_clock_breakdown: true,
-        aio: { block_size: 1 },
-        memory_breakdown: false,
+        aio: { block_size: 1, queue_depth: 8, single_submit: false },
+        zero_optimization: { contiguous_gradients: true, round_robin_gradients: true, elastic_checkpoint: false },
+        tensor_parallel: { autotp_size: 2 },
+        wandb: { enabled: false, project: "x" },
       }),
     );
     expect(warnings).toEqual([
-      expect.stringMatching(/^wall_clock_breakdown has no effect here: /),
-      expect.stringMatching(/^aio has no effect here: /),
+      expect.stringMatching(/^aio\.block_size: has no effect here, nor aio\.queue_depth: /),
+      expect.stringMatching(/^zero_optimization\.round_robin_gradients: has no effect here: /),
+      expect.stringMatching(
+        /^tensor_parallel: has no effect here: a DeepSpeed key that this version does not implement/,
+      ),
     ]);
   });
 
   test("an optimizer that was chosen for the user", () => {
-    expect(resolve(with1({})).warnings).toEqual([expect.stringMatching(/optimizer\.type is left out: AdamW/)]);
+    expect(resolve(with1({})).warnings).toEqual([expect.stringMatching(/optimizer\.type: left out: AdamW/)]);
+  });
+
+  const cases: [name: string, config: object, wanted: RegExp][] = [
+    ["a note", { _comment: "mine", "//": "x" }, /_comment: a note, not a setting/],
+    ["a harmless key at the wrong level", { memory_efficient_linear: false }, /wrong level.*zero_optimization\.memory/],
+    ["another, beside params", { optimizer: { type: "Adam", adam_w_mode: true } }, /as optimizer\.params\.adam_w_mode/],
+    ["fp16 as a boolean", { fp16: true }, /fp16: found true in place of an object; read as \{ "enabled": true \}/],
+    ["an old boolean", { zero_optimization: true }, /read as \{ "stage": 1 \}/],
+    ["a misspelling of a tutorial", { zero_optimization: { stage3_param_persitance_threshold: 1 } }, /a misspelling/],
+    ["numbers in quotes", { gradient_clipping: "1.5" }, /found "1\.5", read as 1\.5; write it without quotes/],
+    [
+      "the same key twice, with one value",
+      { bf16: { enabled: true }, bfloat16: { enabled: true } },
+      /same key as bf16/,
+    ],
+    ["a thread count", { aio: { thread_count: 2 } }, /an old key.*aio\.intra_op_parallelism: 2/],
+    [
+      "old names of other programs",
+      { fp16: { enabled: true, opt_level: "O2" } },
+      /opt_level: has no effect here: .*Apex/,
+    ],
+  ];
+  test.each(cases)("%s", (_, config, wanted) => {
+    expect(resolve(with1(config)).warnings.join("\n")).toMatch(wanted);
   });
 });
 
@@ -242,26 +237,31 @@ describe("problems", () => {
     ["an unknown key", { optimzer: {} }, /optimzer: unknown key; did you mean optimizer\?/],
     ["an unknown key far from all", { zebra: 1 }, /zebra: unknown key; remove it/],
     ["camel case", { gradientClipping: 1 }, /did you mean gradient_clipping\?/],
+    ["a part of a name", { micro_batch_per_gpu: 5 }, /did you mean train_micro_batch_size_per_gpu\?/],
     ["a key at the wrong level", { stage: 2 }, /stage: unknown key; it is known as zero_optimization\.stage/],
-    ["a key too deep", { zero_optimization: { train_batch_size: 2 } }, /known as train_batch_size: move it there/],
-    ["a dotted key", { "zero_optimization.stage": 2 }, /zero_optimization\.stage: unknown key; it is known as zero/],
+    [
+      "a section at the wrong level",
+      { zero_optimization: { aio: { block_size: 1 } } },
+      /aio: .*at the top level: move/,
+    ],
+    ["a key too deep", { zero_optimization: { train_batch_size: 2 } }, /known at the top level: move it there/],
+    ["a key of many places", { enabled: true }, /known in \d+ sections \(/],
+    ["a dotted key", { "zero_optimization.stage": 2 }, /write stage in an object under zero_optimization/],
     ["an empty key", { "": { stage: 2 } }, /unknown key/],
     ["a dangerous key", JSON.parse('{"__proto__": {"stage": 2}, "constructor": 1}'), /__proto__: unknown key/],
+    [
+      "a decoupling switch beside params",
+      { optimizer: { adam_w_mode: false } },
+      /as optimizer\.params\.adam_w_mode: move/,
+    ],
     ["stage 4", { zero_optimization: { stage: 4 } }, /found 4; wanted 0, 1, 2, 3/],
-    [
-      "a stage in quotes",
-      { zero_optimization: { stage: "3" } },
-      /found "3"; wanted 0, 1, 2, 3; write 3 without quotes/,
-    ],
-    ["no stage", { zero_optimization: { stage: null } }, /found null/],
+    ["a list of stages", { zero_optimization: { stage: [0, 1] } }, /found \[0, 1\]; wanted 0, 1, 2, 3/],
+    ["no stage", { zero_optimization: { stage: null } }, /found null; .*leave the key out \(it is 0\)/],
+    ["no section", { zero_optimization: null }, /zero_optimization: found null; wanted an object/],
     ["a list as section", { zero_optimization: [] }, /zero_optimization: found \[\]; wanted an object/],
-    ["true as section", { bf16: true }, /bf16: found true; wanted an object such as \{ "enabled"/],
-    [
-      "text for a number",
-      { gradient_clipping: "1e-3" },
-      /found "1e-3"; wanted a number from 0 on; write 1e-3 without quotes/,
-    ],
-    ["auto", { gradient_clipping: "auto" }, /Hugging Face's Trainer.*leave the key out \(it is 1\)/],
+    ["a number as section", { bf16: 3 }, /bf16: found 3; wanted an object such as \{ "enabled"/],
+    ["a null size", { zero_optimization: { reduce_bucket_size: null } }, /found null; .*leave the key out/],
+    ["a template", { gradient_clipping: "{{ clip }}" }, /\{\{ clip \}\} is a placeholder that nothing has filled/],
     ["a negative number", { gradient_clipping: -1 }, /found -1; wanted a number from 0 on/],
     ["a number that is none", { gradient_clipping: Number.NaN }, /found NaN/],
     ["a number too large", { gradient_clipping: Number.POSITIVE_INFINITY }, /found a number too large/],
@@ -271,54 +271,37 @@ describe("problems", () => {
     [
       "a bucket of 5.5",
       { zero_optimization: { reduce_bucket_size: 5.5 } },
-      /found 5\.5; wanted a positive whole number of elements/,
+      /found 5\.5; wanted a positive whole number/,
     ],
     ["a bucket of 0", { zero_optimization: { reduce_bucket_size: 0 } }, /found 0/],
-    ["yes", { bf16: { enabled: "yes" } }, /found "yes"; wanted true or false; write true without quotes/],
+    ["amp", { amp: { enabled: true } }, /amp: .*use bf16\.enabled or fp16\.enabled/],
+    ["another batch", { elasticity: { enabled: true } }, /elasticity: .*write the batch keys/],
+    ["parallelism of another kind", { sequence_parallel_size: 2 }, /found 2; wanted 1: ranks here are data-parallel/],
+    ["legacy_stage1", { zero_optimization: { legacy_stage1: true } }, /DeepSpeed refuses it too/],
     [
-      "fp16",
-      { fp16: { enabled: true } },
-      /fp16\.enabled: found true; wanted false: this version trains in fp32 and bf16/,
+      "a tag that is none",
+      { checkpoint: { tag_validation: "maybe" } },
+      /found "maybe"; wanted "Ignore", "Warn", "Fail"/,
     ],
-    ["a schedule that is not here", { scheduler: { type: "OneCycle" } }, /scheduler\.type: found "OneCycle"; wanted/],
-    [
-      "a schedule without its length",
-      { scheduler: { type: "WarmupCosineLR" } },
-      /total_num_steps: WarmupCosineLR needs it/,
-    ],
-    [
-      "another schedule's parameter",
-      { scheduler: { type: "WarmupLR", params: { cos_min_ratio: 0.1 } } },
-      /scheduler\.params\.cos_min_ratio: WarmupLR has no such parameter; it has warmup_num_steps/,
-    ],
-    ["a nameless schedule", { scheduler: { params: { warmup_num_steps: 5 } } }, /found without scheduler\.type/],
-    ["amp", { amp: { enabled: true } }, /amp: .*use bf16\.enabled/],
-    ["offloading", { zero_optimization: { offload_param: { device: "cpu" } } }, /found "cpu"; .*not in this version/],
-    ["the old offload key", { zero_optimization: { cpu_offload: true } }, /offloading is not in this version/],
-    [
-      "reduce_scatter off",
-      { zero_optimization: { reduce_scatter: false } },
-      /found false; wanted true: gradients always/,
-    ],
-    ["another optimizer", { optimizer: { type: "Lion" } }, /found "Lion"; wanted "Adam" or "AdamW"/],
-    ["one beta", { optimizer: { params: { betas: [0.9] } } }, /found \[0\.9\]; wanted a list of two/],
-    ["a beta of 1", { optimizer: { params: { betas: [0.9, 1] } } }, /from 0 to below 1/],
-    ["max_grad_norm", { optimizer: { params: { max_grad_norm: 1 } } }, /write gradient_clipping at the top level/],
-    [
-      "fp16 accumulation",
-      { data_types: { grad_accum_dtype: "fp16" } },
-      /found "fp16"; wanted "fp32" when training in fp32/,
-    ],
-    ["another communication type", { communication_data_type: "fp16" }, /wanted "fp32" or nothing/],
     [
       "two spellings of a section",
-      { bf16: { enabled: true }, bfloat16: { enabled: true } },
+      { bf16: { enabled: false }, bfloat16: { enabled: true } },
       /same key as bf16\.enabled/,
     ],
     [
       "two spellings of a key",
-      { zero_optimization: { max_live_parameters: 1, stage3_max_live_parameters: 1 } },
+      { zero_optimization: { max_live_parameters: 1, stage3_max_live_parameters: 2 } },
       /same key as zero_optimization\.max_live_parameters/,
+    ],
+    [
+      "an old key beside the new one",
+      { zero_optimization: { stage: 1, cpu_offload: true, offload_optimizer: { device: "cpu" } } },
+      /cpu_offload: an old name of what zero_optimization\.offload_optimizer\.device says; remove this one/,
+    ],
+    [
+      "groups",
+      { shunya: { parameter_groups: [{ match: "*.bias" }, { match: "*", weigth_decay: 0 }] } },
+      /group 2: unknown key weigth_decay; known are match, lr, weight_decay/,
     ],
   ];
   test.each(cases)("%s", (_, config, wanted) => {
@@ -330,10 +313,39 @@ describe("problems", () => {
       '{\n"train_batch_size": 7,\n"optimzer": {},\n"zero_optimization": {\n"stage": 9,\n"reduce_bucket_size": -1 } }';
     const found = problems(() => resolveConfig({ file: parseConfigText(text, "ds.json"), worldSize: 2 }));
     expect(found.map((problem) => problem.split(":")[0])).toEqual([
+      "2 train_batch_size",
       "3 optimzer",
       "5 zero_optimization.stage",
       "6 zero_optimization.reduce_bucket_size",
-      "2 train_batch_size",
+    ]);
+  });
+
+  test("examining gives warnings too, sorted by line, and no configuration where there is an error", () => {
+    const text = '{\n"wandb": {"enabled": true},\n"train_batch_size": 4,\n"bf16": true,\n"aio": {"queue_depth": -1}}';
+    const { config, problems: all } = examineConfig({ file: parseConfigText(text, "ds.json"), worldSize: 2 });
+    expect(config).toBeUndefined();
+    expect(all.map(({ line, level, path }) => [line, level, path])).toEqual([
+      [2, "warning", "wandb"],
+      [4, "warning", "bf16"],
+      [5, "error", "aio.queue_depth"],
+      [5, "warning", "aio.queue_depth"],
+      [undefined, "warning", "optimizer.type"],
+    ]);
+  });
+
+  test("another program's file is told as one problem, with the part that was meant", () => {
+    const nested = { env: {}, model: { deepspeed: { zero_optimization: { stage: 1 } } } };
+    const { problems: all } = examineConfig({ file: parseConfigObject(nested), worldSize: 1 });
+    const [first, ...others] = all.filter((problem) => problem.level === "error");
+    expect(first!.message).toMatch(
+      /no key of DeepSpeed's at the top level.*\(env, model\); what stands under model\.deepspeed/,
+    );
+    expect(others.map((problem) => problem.path)).toEqual(["train_batch_size"]);
+    const hyphens = Object.fromEntries(
+      ["num-layers", "a-b", "c-d", "e-f", "g-h", "i-j", "k-l"].map((name) => [name, 1]),
+    );
+    expect(problems(() => resolve(with1(hyphens)))).toEqual([
+      expect.stringMatching(/7 keys at the top level are not DeepSpeed's.*num-layers, a-b/),
     ]);
   });
 
@@ -343,7 +355,7 @@ describe("problems", () => {
 
   test("flags and the number of ranks", () => {
     expect(problems(() => resolve(with1({}), 1, [["optimizer.params.lrr", "1"]]))).toEqual([
-      "- optimizer.params.lrr: unknown key; did you mean optimizer.params.lr?",
+      expect.stringMatching(/^- optimizer\.params\.lrr: AdamW has no such parameter; .*did you mean lr\?$/),
     ]);
     expect(problems(() => resolveConfig({ worldSize: 0 }))[0]).toMatch(/ranks: found 0/);
     expect(problems(() => resolveConfig({ worldSize: 2, overrides: [["train_batch_size", "5"]] }))[0]).toMatch(
@@ -362,10 +374,17 @@ describe("the key table", () => {
   });
 
   test("the value that a row takes when it is left out is one that it accepts", () => {
-    for (const [path, spec] of Object.entries(keys)) {
+    for (const [path, spec] of Object.entries(keys) as [string, KeySpec][]) {
       if (spec.status !== "used" || spec.leftOut === undefined) continue;
-      expect(problems(() => resolveConfig({ worldSize: 1, overrides: [[path, spec.leftOut]] }))).toEqual([]);
+      const node = nodeFromValue(spec.leftOut, path, 0, "the table");
+      expect(spec.type.read(node), path).toEqual(spec.leftOut);
     }
+  });
+
+  test("old keys lead to rows, and misspellings to keys that are used", () => {
+    for (const spec of Object.values(keys) as KeySpec[])
+      if (spec.status === "replaced") expect(keys).toHaveProperty([spec.by]);
+    for (const path of Object.values(misspellings)) expect(usedPaths).toContain(path);
   });
 });
 

@@ -16,8 +16,8 @@ export interface Job {
   /** Defaults to 1. */
   readonly threads?: number;
   readonly row?: SplitRow;
-  /** A checkpoint is saved after so many steps. */
-  readonly save?: { readonly folder: string; readonly afterStep: number };
+  /** A checkpoint is saved after so many steps, by all ranks or by one alone. */
+  readonly save?: { readonly folder: string; readonly afterStep: number; readonly rank?: number };
   /** A checkpoint, or a folder of them, to go on from. */
   readonly resume?: string;
   /** A model folder with initial weights. */

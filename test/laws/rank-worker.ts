@@ -165,7 +165,7 @@ async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortCon
 }
 
 async function saveWhereAsked(engine: Engine<LanguageBatch>, { save }: Job): Promise<void> {
-  if (save?.afterStep === engine.steps) await saveCheckpoint(engine, save.folder);
+  if (save?.afterStep === engine.steps && (save.rank ?? rank) === rank) await saveCheckpoint(engine, save.folder);
 }
 
 async function runStep(engine: Engine<LanguageBatch>, job: Job, step: number): Promise<StepRecord> {
