@@ -80,10 +80,15 @@ napi_value createSwapCall(napi_env env, const Options& options) {
   wanted.direct = options.boolean("direct");
   wanted.rank = (int)options.number("rank", 0, INT_MAX);
   const int handle = createSwap(options.texts("paths"), wanted);
-  napi_value out, swap, direct;
+  const std::vector<bool> files = swapOf(handle)->direct();
+  napi_value out, swap, direct, isDirect;
   napi_create_object(env, &out);
   napi_create_int32(env, handle, &swap);
-  napi_get_boolean(env, swapOf(handle)->direct(), &direct);
+  napi_create_array_with_length(env, files.size(), &direct);
+  for (size_t i = 0; i < files.size(); i++) {
+    napi_get_boolean(env, files[i], &isDirect);
+    napi_set_element(env, direct, (uint32_t)i, isDirect);
+  }
   napi_set_named_property(env, out, "swap", swap);
   napi_set_named_property(env, out, "direct", direct);
   return out;

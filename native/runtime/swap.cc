@@ -46,8 +46,10 @@ Swap::Swap(const std::vector<std::string>& paths, const SwapOptions& options)
   }
 }
 
-bool Swap::direct() const {
-  return std::all_of(files_.begin(), files_.end(), [](const auto& file) { return file->direct(); });
+std::vector<bool> Swap::direct() const {
+  std::vector<bool> out;
+  for (const auto& file : files_) out.push_back(file->direct());
+  return out;
 }
 
 Swap::Place Swap::placeOf(uint64_t block) const {

@@ -30,7 +30,7 @@ class Swap {
   Swap(const std::vector<std::string>& paths, const SwapOptions& options);
 
   uint64_t capacity() const { return options_.capacityBytes; }
-  bool direct() const;  // whether every file is
+  std::vector<bool> direct() const;  // of each file
   // These two return when the bytes have moved. Offset, length and address are multiples of diskAlignment.
   void read(uint64_t offset, size_t bytes, char* to, const std::atomic<bool>& stopping);
   void write(uint64_t offset, size_t bytes, const char* from, const std::atomic<bool>& stopping);

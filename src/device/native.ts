@@ -53,8 +53,11 @@ export interface Native {
    * ends with code ABORTED; with 0 only those that wait for that rank.
    */
   abortGroup(control: number, rank: number, exitCode: number): void;
-  /** Makes the files of a disk tier, which must not exist yet, in their full size. Throws a NativeFailure of code DISK, and then leaves none. */
-  createSwap(options: NativeSwapOptions): { swap: number /** Past the page cache, in every file. */; direct: boolean };
+  /**
+   * Makes the files of a disk tier, which must not exist yet, in their full size. Throws a NativeFailure of code DISK, and then
+   * leaves none. `direct`: of each file, whether it is past the page cache.
+   */
+  createSwap(options: NativeSwapOptions): { swap: number; direct: boolean[] };
   /** Its files are closed when the last op that uses them is over; who made their names removes them. */
   destroySwap(options: { swap: number }): void;
   /** For tests. */
