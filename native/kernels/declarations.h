@@ -55,10 +55,10 @@ void lion(const LionArgs&, Pool&);
 void sgd(const SgdArgs&, Pool&);
 void adagrad(const AdagradArgs&, Pool&);
 size_t squareSumScratch(int64_t count, int64_t block);
-void squareSum(int64_t count, DType, const void* x, int64_t block, SquareSum* out, Pool&, void* scratch);
+void squareSum(int64_t count, DType, const void* x, int64_t block, SquareSum* out, bool accumulate, Pool&, void* scratch);
 
 void reduce(int64_t count, const void* const* sources, int numSources, DType sourceType, void* dst, DType dstType, float factor,
-            bool accumulate, Pool&);
+            Join, Pool&);
 
 double measurePeak(DType);
 

@@ -71,6 +71,10 @@ struct SgdArgs : UpdateArgs { float* m; double momentum, gradientShare; bool nes
 // `sum` counts squares from zero; initialSum is added to it where it is used. Decay is added to the gradient.
 struct AdagradArgs : UpdateArgs { float* sum; double epsilon, initialSum; };
 
+// How a reduction meets what its destination holds: takes its place, is added before the one rounding, or is rounded to the
+// destination's type and then added.
+enum class Join { Overwrite, Add, AddRounded };
+
 struct SquareSum { double sum; double nonFinite; };  // nonFinite: how many elements were inf or nan
 
 struct Kernels {
@@ -134,15 +138,16 @@ struct Kernels {
   void (*lion)(const LionArgs&, Pool&);
   void (*sgd)(const SgdArgs&, Pool&);
   void (*adagrad)(const AdagradArgs&, Pool&);
-  // Sum of squares over blocks of `block` elements (fp64 partial per block, blocks added in order) and a non-finite count.
+  // Sum of squares over blocks of `block` elements (fp64 partial per block, blocks added in order) and a non-finite count;
+  // with `accumulate` they continue what `out` holds.
   // Scratch: one SquareSum per block.
   size_t (*squareSumScratch)(int64_t count, int64_t block);
-  void (*squareSum)(int64_t count, DType, const void* x, int64_t block, SquareSum* out, Pool&, void* scratch);
+  void (*squareSum)(int64_t count, DType, const void* x, int64_t block, SquareSum* out, bool accumulate, Pool&, void* scratch);
 
-  // dst[i] = (accumulate ? dst[i] : 0) + factor * (sources[0][i] + sources[1][i] + ...), added in that order in fp32, rounded once.
+  // dst[i] = factor * (sources[0][i] + sources[1][i] + ...), added in that order in fp32, rounded once; or joined to dst[i].
   // dst may be one of the sources. dst dtype may differ from the sources' (fp32 accumulation of 16-bit gradients).
   void (*reduce)(int64_t count, const void* const* sources, int numSources, DType sourceType, void* dst, DType dstType,
-                 float factor, bool accumulate, Pool&);
+                 float factor, Join, Pool&);
 
   // Operations per second (a multiply-add is two) of one thread working in registers alone: the yardstick of benchmarks.
   double (*measurePeak)(DType);

@@ -67,26 +67,27 @@ template <DType T> SquareSum squareSumOfBlock(int64_t count, const Storage<T>* x
   return total;
 }
 
-struct ReduceArgs { const void* const* sources; int numSources; void* dst; float factor; bool accumulate, streamed; };
+struct ReduceArgs { const void* const* sources; int numSources; void* dst; float factor; Join join; bool streamed; };
 
 // `Sources` > 0: that many, known when compiling; 0: `numSources`.
 template <DType S, DType D, int Sources> void reduceRange(const ReduceArgs& a, int64_t begin, int64_t end) {
   const void* const* sources = a.sources;
   const void* dst = a.dst;
   const int n = Sources > 0 ? Sources : a.numSources;
-  const bool accumulate = a.accumulate;
+  const Join join = a.join;
   const vf scale = broadcast(a.factor);
   storeVectors<D>(begin, end, a.dst, a.streamed, [=](int64_t i, auto extent) {
     vf total = load<S>(sources[0], i, extent);
     for (int s = 1; s < n; s++) total += load<S>(sources[s], i, extent);
     total = total * scale;
-    return accumulate ? load<D>(dst, i, extent) + total : total;
+    if (join == Join::Overwrite) return total;
+    return load<D>(dst, i, extent) + (join == Join::AddRounded ? rounded<D>(total) : total);
   });
 }
 
 // Whether dst is only written: memory that is read anyway is better written through the caches.
-bool isOnlyWritten(const void* dst, const void* const* sources, int numSources, bool accumulate) {
-  bool isSource = accumulate;
+bool isOnlyWritten(const void* dst, const void* const* sources, int numSources, Join join) {
+  bool isSource = join != Join::Overwrite;
   for (int s = 0; s < numSources; s++) isSource |= sources[s] == dst;
   return !isSource;
 }
@@ -111,7 +112,7 @@ void columnSum(int64_t rows, int64_t cols, int64_t ld, DType type, const void* x
 
 size_t squareSumScratch(int64_t count, int64_t block) { return (size_t)piecesOf(count, block) * sizeof(SquareSum); }
 
-void squareSum(int64_t count, DType type, const void* x, int64_t block, SquareSum* out, Pool& pool, void* scratch) {
+void squareSum(int64_t count, DType type, const void* x, int64_t block, SquareSum* out, bool accumulate, Pool& pool, void* scratch) {
   SquareSum* partials = (SquareSum*)scratch;
   withDType(type, [&](auto tag) {
     constexpr DType T = decltype(tag)::value;
@@ -123,7 +124,7 @@ void squareSum(int64_t count, DType type, const void* x, int64_t block, SquareSu
       }
     });
   });
-  *out = {0, 0};
+  if (!accumulate) *out = {0, 0};
   for (int64_t b = 0; b < piecesOf(count, block); b++) {
     out->sum += partials[b].sum;
     out->nonFinite += partials[b].nonFinite;
@@ -131,13 +132,13 @@ void squareSum(int64_t count, DType type, const void* x, int64_t block, SquareSu
 }
 
 void reduce(int64_t count, const void* const* sources, int numSources, DType sourceType, void* dst, DType dstType, float factor,
-            bool accumulate, Pool& pool) {
+            Join join, Pool& pool) {
   withDType(sourceType, [&](auto from) {
     withDType(dstType, [&](auto to) {
       constexpr DType S = decltype(from)::value, D = decltype(to)::value;
       const bool large = count * (int64_t)sizeof(Storage<D>) >= streamedBytes;
-      const ReduceArgs a{sources, numSources, dst, factor, accumulate,
-                         large && isOnlyWritten(dst, sources, numSources, accumulate)};
+      const ReduceArgs a{sources, numSources, dst, factor, join,
+                         large && isOnlyWritten(dst, sources, numSources, join)};
       overPieces(pool, count, elementsPerTask, [=](int64_t begin, int64_t end) {
         if (numSources == 2) reduceRange<S, D, 2>(a, begin, end);
         else reduceRange<S, D, 0>(a, begin, end);

@@ -164,6 +164,13 @@ SHUNYA_INLINE vh narrowF16(vf x) {
 
 template <DType T> SHUNYA_INLINE vh narrow(vf x) { return T == DType::BF16 ? narrowBf16(x) : narrowF16(x); }
 
+// The value that storage of type T keeps.
+template <DType T> SHUNYA_INLINE vf rounded(vf x) {
+  if constexpr (T == DType::F32) return x;
+  else if constexpr (T == DType::BF16) return widenBf16(narrowBf16(x));
+  else return widenF16(narrowF16(x));
+}
+
 // ---- Loads and stores. `Whole` is VL elements, `Part{n}` the first n < VL of them (the rest read as zero) ----
 
 struct Whole {};

@@ -27,7 +27,7 @@ static const OpRow opRows[] = {
     {"lion", 16, false, prepareLion},
     {"sgd", 17, false, prepareSgd},
     {"adagrad", 16, false, prepareAdagrad},
-    {"squareSum", 9, true, prepareSquareSum},
+    {"squareSum", 10, true, prepareSquareSum},
     {"accumulate", 9, false, prepareAccumulate},
     {"reduceScatter", 7, false, prepareReduceScatter},
     {"allGather", 4, false, prepareAllGather},

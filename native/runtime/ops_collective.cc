@@ -82,7 +82,7 @@ PreparedOp prepareReduceScatter(ArgReader& a, int) {
         const size_t width = dtypeBytes(from), skip = ((size_t)c->rank() * p.stride + p.start) * width;
         for (int q = 0; q < c->world(); q++) sources[q] = c->peer(q, i, skip, p.count * width);
         const bool isDone = c->world() == 1 && sources[0] == p.own && from == to && factor == 1 && !accumulate;
-        if (!isDone) kernels().reduce(p.count, sources.data(), c->world(), from, p.own, to, factor, accumulate, on.pool);
+        if (!isDone) kernels().reduce(p.count, sources.data(), c->world(), from, p.own, to, factor, accumulate ? Join::AddRounded : Join::Overwrite, on.pool);
       }
     });
   }};

@@ -96,9 +96,10 @@ PreparedOp prepareDropout(ArgReader& a, int) {
 PreparedOp prepareSquareSum(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const auto xs = a.span("x"); const int64_t block = a.size("block", 1); const auto os = a.span("out");
+  const bool accumulate = a.flag("accumulate");
   const void* x = a.at(xs, n, t); auto* out = a.at<SquareSum>(os, 2, DType::F64);
   const Kernels* kernel = &kernels();
-  return {[=](OpContext& on, void* scratch) { kernel->squareSum(n, t, x, block, out, on.pool, scratch); },
+  return {[=](OpContext& on, void* scratch) { kernel->squareSum(n, t, x, block, out, accumulate, on.pool, scratch); },
           kernel->squareSumScratch(n, block)};
 }
 
@@ -106,7 +107,7 @@ PreparedOp prepareAccumulate(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType from = a.dtype("srcType"), to = a.dtype("dstType");
   const auto ss = a.span("src"), ds = a.span("dst"); const float factor = (float)a.real("factor"); const bool accumulate = a.flag("accumulate");
   const void* src = a.at(ss, n, from); void* dst = a.at(ds, n, to);
-  return {[=](OpContext& on, void*) { kernels().reduce(n, &src, 1, from, dst, to, factor, accumulate, on.pool); }};
+  return {[=](OpContext& on, void*) { kernels().reduce(n, &src, 1, from, dst, to, factor, accumulate ? Join::Add : Join::Overwrite, on.pool); }};
 }
 
 }  // namespace shunya

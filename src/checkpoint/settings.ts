@@ -7,6 +7,7 @@ const actsOnNumbers: Readonly<Record<keyof ResolvedConfig, boolean>> = {
   stage: false,
   offloadOptimizer: false,
   offloadParam: false,
+  offloadRatio: false,
   precision: true,
   lossScale: true,
   skipsOverflow: true,

@@ -6,20 +6,16 @@ import type { OffloadDevice, Stage } from "./types.ts";
 export interface OffloadConfig {
   readonly offloadOptimizer: OffloadDevice;
   readonly offloadParam: OffloadDevice;
+  readonly offloadRatio: number;
 }
 
 const optimizerDevice = "zero_optimization.offload_optimizer.device";
 const parameterDevice = "zero_optimization.offload_param.device";
-const notHere =
-  "read, but this version trains without offload, so training with it is refused; write device none, or raise the number of ranks";
-
-/** What a stage can place: nothing at 0, optimizer states in host memory from 1 on, all else at 3, as in DeepSpeed. */
-const lowestStage = { optimizer: { cpu: 1, nvme: 3 }, parameters: 3 } as const;
 
 export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig {
   const optimizer = settings.get(optimizerDevice);
   const parameters = settings.get(parameterDevice);
-  const offloadParam = parameters === "none" || stage < lowestStage.parameters ? "none" : parameters;
+  const offloadParam = parameters === "none" || stage < 3 ? "none" : parameters;
   if (parameters !== offloadParam)
     settings.warn(
       parameterDevice,
@@ -28,35 +24,19 @@ export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig 
   const offloadOptimizer = stage === 0 ? "none" : optimizer;
   if (optimizer !== offloadOptimizer)
     settings.warn(optimizerDevice, "stage 0 shares no optimizer states, so this is ignored; use stage 1, 2 or 3");
-  if (offloadOptimizer !== "none" && stage < lowestStage.optimizer[offloadOptimizer])
-    settings.error(
-      optimizerDevice,
-      `found "nvme" at stage ${stage}; it needs stage 3: use stage 3, or write device cpu`,
-    );
-  checkRatio(settings, stage, offloadOptimizer);
   for (const [device, path, section] of [
     [offloadOptimizer, optimizerDevice, "offload_optimizer"],
     [offloadParam, parameterDevice, "offload_param"],
   ] as const) {
     if (device === "none") continue;
-    settings.warn(path, notHere);
     const folder = `zero_optimization.${section}.nvme_path` as const;
     if (device === "nvme" && settings.get(folder) === undefined)
       settings.warn(folder, "left out, though the device is nvme; name a folder on a fast disk");
   }
   emptySection(settings, "offload_optimizer", optimizerDevice);
   emptySection(settings, "offload_param", parameterDevice);
-  return { offloadOptimizer, offloadParam };
-}
-
-function checkRatio(settings: Settings, stage: Stage, device: OffloadDevice): void {
-  const path = "zero_optimization.offload_optimizer.ratio";
-  const ratio = settings.get(path);
-  if (device !== "none" && ratio < 1 && stage !== 3)
-    settings.error(
-      path,
-      `found ${ratio} at stage ${stage}; a part is offloaded at stage 3 only: use stage 3, or write 1`,
-    );
+  const offloadRatio = settings.get("zero_optimization.offload_optimizer.ratio");
+  return { offloadOptimizer, offloadParam, offloadRatio };
 }
 
 /** `{}` says "offload" to a reader and "do not" to DeepSpeed. */

@@ -171,6 +171,8 @@ export interface ResolvedConfig {
   readonly stage: Stage;
   readonly offloadOptimizer: OffloadDevice;
   readonly offloadParam: OffloadDevice;
+  /** Share of the sub-groups whose optimizer states are offloaded (Twin-Flow). */
+  readonly offloadRatio: number;
   readonly precision: Precision;
   /** Undefined: the loss is not scaled. */
   readonly lossScale: LossScaleConfig | undefined;

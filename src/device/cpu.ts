@@ -4,10 +4,10 @@ import { deviceFailure, type TagNames } from "./failure.ts";
 import type { Tier } from "./ledger.ts";
 import { loadNative, type Native } from "./native.ts";
 import type { Span } from "./ops.ts";
-import { type Event, type QueueName, queueNames } from "./queue.ts";
+import type { Event, QueueName } from "./queue.ts";
 
 export interface CpuOptions {
-  /** Workers of the compute queue. Collectives have one of their own. */
+  /** Workers of the compute queue, and of the host's update queue. All other queues have one. */
   readonly threads: number;
   /** The region that holds the device tier: this rank's shared arena, or undefined for memory of this process alone. */
   readonly deviceRegion?: number;
@@ -19,16 +19,15 @@ export class CpuBackend implements Backend {
   readonly native: Native;
   tagNames: TagNames = (tag) => `collective ${tag}`;
   readonly #regions: Record<Tier, number>;
-  readonly #queues: Record<QueueName, number>;
-  readonly #threads: Record<QueueName, number>;
+  /** Made when first used: most jobs need two. */
+  readonly #queues = new Map<QueueName, number>();
+  readonly #threads: number;
 
   constructor(options: CpuOptions) {
     this.native = loadNative();
     const own = (): number => this.native.createRegion(options.arenaBytes);
     this.#regions = { device: options.deviceRegion ?? own(), host: own(), disk: -1 };
-    this.#threads = { compute: options.threads, collective: 1 };
-    this.#queues = { compute: 0, collective: 0 };
-    for (const q of queueNames) this.#queues[q] = this.native.createQueue(this.#threads[q]);
+    this.#threads = options.threads;
   }
 
   region(tier: Tier): number {
@@ -36,20 +35,20 @@ export class CpuBackend implements Backend {
   }
 
   issue(queue: QueueName, op: number, args: Float64Array): number {
-    return this.native.issue(this.#queues[queue], op, args);
+    return this.native.issue(this.#queue(queue), op, args);
   }
 
   scratchBytes(queue: QueueName, op: number, args: Float64Array): number {
-    return this.native.scratchBytes(op, args, this.#threads[queue]);
+    return this.native.scratchBytes(op, args, this.#threadsOf(queue));
   }
 
   wait(queue: QueueName, event: Event): number {
-    return this.native.wait(this.#queues[queue], this.#queues[event.queue], event.sequence);
+    return this.native.wait(this.#queue(queue), this.#queue(event.queue), event.sequence);
   }
 
   async reached(event: Event): Promise<void> {
     try {
-      await this.native.reached(this.#queues[event.queue], event.sequence);
+      await this.native.reached(this.#queue(event.queue), event.sequence);
     } catch (error) {
       throw deviceFailure(error, this.tagNames);
     }
@@ -60,11 +59,24 @@ export class CpuBackend implements Backend {
   }
 
   upload(queue: QueueName, to: Span, from: Uint8Array): number {
-    return this.native.upload(this.#queues[queue], to.region, to.offset, from);
+    return this.native.upload(this.#queue(queue), to.region, to.offset, from);
   }
 
   dispose(): void {
-    for (const q of queueNames) this.native.destroyQueue(this.#queues[q]);
+    for (const queue of this.#queues.values()) this.native.destroyQueue(queue);
     for (const tier of ["device", "host"] as const) this.native.closeRegion(this.#regions[tier]);
+  }
+
+  #threadsOf(queue: QueueName): number {
+    return queue === "compute" || queue === "update" ? this.#threads : 1;
+  }
+
+  #queue(name: QueueName): number {
+    let queue = this.#queues.get(name);
+    if (queue === undefined) {
+      queue = this.native.createQueue(this.#threadsOf(name));
+      this.#queues.set(name, queue);
+    }
+    return queue;
   }
 }

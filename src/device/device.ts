@@ -13,7 +13,7 @@ import type { TagNames } from "./failure.ts";
 import { type MemoryLabel, MemoryLedger, type Tier } from "./ledger.ts";
 import { operationsOf } from "./operations.ts";
 import { type OpArgs, type OpName, opFields, type Span } from "./ops.ts";
-import type { Event, QueueName } from "./queue.ts";
+import { type Event, type QueueName, queueNames, queueTiers } from "./queue.ts";
 import { TrafficLedger } from "./traffic.ts";
 
 /** What runs the ops. Sequence numbers count from 1 on each queue. */
@@ -81,7 +81,7 @@ export class Device {
   readonly alignmentBytes = 256;
   readonly #backend: Backend;
   readonly #arenas: Record<Tier, Arena>;
-  readonly #last: Record<QueueName, number> = { compute: 0, collective: 0 };
+  readonly #last = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
   #hasFailed = false;
   readonly #scratchSizes = new Map<string, number>();
 
@@ -136,8 +136,8 @@ export class Device {
 
   /** Issues an op. Returns the event of its completion. @throws RangeError when a range leaves its memory */
   issue<K extends OpName>(queue: QueueName, name: K, args: OpArgs<K>): Event {
-    const own = this.#backend.region("device");
-    if (regionsOf(name, args).some((region) => region !== own))
+    const tiers: readonly Tier[] = queueTiers[queue];
+    if (!regionsOf(name, args).every((region) => tiers.some((tier) => this.#backend.region(tier) === region)))
       throw new InternalError(
         `${name} on the ${queue} queue was given memory of another tier; tiers are crossed by copies`,
       );
@@ -159,6 +159,19 @@ export class Device {
   wait(queue: QueueName, event: Event): void {
     if (event.queue === queue || event.sequence === 0) return;
     this.#last[queue] = this.#backend.wait(queue, event);
+  }
+
+  /**
+   * Issues a counted copy between the device and the host.
+   * @param count elements @param queue down: from the device, up: to it
+   */
+  cross(queue: "down" | "up", from: Span, to: Span, count: number, dtype: DType): Event {
+    const [source, target] = queue === "down" ? (["device", "host"] as const) : (["host", "device"] as const);
+    if (from.region !== this.#backend.region(source) || to.region !== this.#backend.region(target))
+      throw new InternalError(`a copy ${queue} goes from the ${source} to the ${target}`);
+    const sent = queue === "down" ? count : 0;
+    this.traffic.add(queue, sent, count - sent, dtypeBytes[dtype]);
+    return this.issue(queue, "copy", { bytes: count * dtypeBytes[dtype], src: from, dst: to });
   }
 
   /** Resolves when `event` has happened; rejects with the error of the op that failed at or before it. */
@@ -215,6 +228,6 @@ export class Device {
       bytes = this.#backend.scratchBytes(queue, code, values);
       this.#scratchSizes.set(key, bytes);
     }
-    return bytes > 0 ? this.allocate("scratch", bytes, queue) : undefined;
+    return bytes > 0 ? this.allocate("scratch", bytes, queue, queueTiers[queue][0]) : undefined;
   }
 }

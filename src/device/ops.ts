@@ -224,8 +224,16 @@ export const opFields = {
   sgd: { ...updateFields, firstMoment: "span?", momentum: "real", gradientShare: "real", nesterov: "flag" },
   /** `secondMoment` is the sum of squares without `initialSum`, which is added to it where it is used. */
   adagrad: { ...updateFields, secondMoment: "span", epsilon: "real", initialSum: "real" },
-  /** `out`: two fp64, the sum of squares and the number of non-finite elements. */
-  squareSum: { count: "size", dtype: "dtype", x: "span", block: "size", out: "span", scratch: "span?" },
+  /** `out`: two fp64, the sum of squares and the number of non-finite elements; added to what it holds, block by block, or overwritten. */
+  squareSum: {
+    count: "size",
+    dtype: "dtype",
+    x: "span",
+    block: "size",
+    out: "span",
+    accumulate: "flag",
+    scratch: "span?",
+  },
   /** dst (+)= factor * src, rounded once: how a produced gradient joins a resting one of another dtype. */
   accumulate: {
     count: "size",
@@ -236,7 +244,8 @@ export const opFields = {
     factor: "real",
     accumulate: "flag",
   },
-  // Collectives. `tag` names the call (the sender keeps the words); calls whose tags differ between ranks are an error.
+  // A reduction that adds to its destination rounds the sum to the destination's type first: so the bits do not depend on
+  // whether it is added here or travels to another memory before it is. `tag` names the call (the sender keeps the words); calls whose tags differ between ranks are an error.
   reduceScatter: {
     group: "size",
     tag: "size",

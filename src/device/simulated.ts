@@ -18,7 +18,7 @@ export class SimulatedBackend implements Backend {
   readonly #threads: number;
   readonly #issued = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
 
-  /** @param threads of the compute queue: scratch depends on them */
+  /** @param threads of the compute and update queues: scratch depends on them */
   constructor(threads: number) {
     this.#threads = threads;
   }
@@ -32,7 +32,7 @@ export class SimulatedBackend implements Backend {
   }
 
   scratchBytes(queue: QueueName, op: number, args: Float64Array): number {
-    return loadNative().scratchBytes(op, args, queue === "compute" ? this.#threads : 1);
+    return loadNative().scratchBytes(op, args, queue === "compute" || queue === "update" ? this.#threads : 1);
   }
 
   wait(queue: QueueName, event: Event): number {

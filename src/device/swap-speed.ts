@@ -5,62 +5,82 @@ import { loadNative } from "./native.ts";
 import type { Span } from "./ops.ts";
 import { type AioSettings, Swap } from "./swap.ts";
 
-/** Bytes of a record, as the disk tier has them about: a step reads and writes sub-groups, not blocks. */
-const recordBytes = 32 * 2 ** 20;
+/** Bytes of a record, unless there is less room: a step reads and writes sub-groups, not blocks. */
+export const usualRecordBytes = 32 * 2 ** 20;
 
 export const passNames = ["write", "read", "mixed"] as const;
 export type PassName = (typeof passNames)[number];
 
-export interface SwapSpeedOptions extends AioSettings {
+/** One way to use the drives, measured beside others. */
+export interface SpeedCase {
   readonly folders: readonly string[];
-  /** At least two records of 32 MiB; rounded up to an even number of them. */
-  readonly bytes: number;
+  readonly shares?: readonly number[];
+  readonly settings: AioSettings;
 }
 
-/** One way to ask the drives. Its first pass must be a write: what was never written cannot be read. */
+export interface SpeedOptions {
+  readonly cases: readonly SpeedCase[];
+  /** A multiple of 4096. */
+  readonly recordBytes: number;
+  /** Of each case, an even number. */
+  readonly records: number;
+}
+
+/** Swaps of all cases at once, so that their passes can alternate; queues and memory are shared. */
 export class SwapSpeed implements Disposable {
-  readonly settings: AioSettings;
   readonly #native = loadNative();
-  readonly #swap: Swap;
-  readonly #records: number;
+  readonly #options: SpeedOptions;
+  readonly #swaps: Swap[] = [];
   readonly #queues: Readonly<Record<"read" | "write", number>>;
   readonly #memory: number;
 
-  constructor({ folders, bytes, ...settings }: SwapSpeedOptions) {
-    this.settings = settings;
-    this.#records = 2 * Math.max(1, Math.ceil(bytes / recordBytes / 2));
-    this.#swap = new Swap({ folders, capacityBytes: this.#records * recordBytes, rank: 0, verify: true, ...settings });
+  /** @throws UsageError where a folder cannot be used or has no room */
+  constructor(options: SpeedOptions) {
+    this.#options = options;
     this.#queues = { read: this.#native.createQueue(1), write: this.#native.createQueue(1) };
-    this.#memory = this.#native.createRegion(2 * recordBytes);
+    this.#memory = this.#native.createRegion(2 * options.recordBytes);
     // Pages that exist, and bytes that no drive can make smaller.
-    const bytesOf = new Float64Array(recordBytes / 8).map(() => Math.random());
-    for (const offset of [0, recordBytes])
-      this.#native.writeRegion(this.#memory, offset, new Uint8Array(bytesOf.buffer));
+    const noise = new Uint8Array(new Float64Array(options.recordBytes / 8).map(() => Math.random()).buffer);
+    for (const offset of [0, options.recordBytes]) this.#native.writeRegion(this.#memory, offset, noise);
+    const capacityBytes = options.records * options.recordBytes;
+    try {
+      for (const { settings, ...place } of options.cases)
+        this.#swaps.push(new Swap({ ...place, ...settings, capacityBytes, rank: 0, verify: true }));
+    } catch (error) {
+      this[Symbol.dispose]();
+      throw error;
+    }
   }
 
   get notices(): readonly string[] {
-    return this.#swap.notices;
+    return [...new Set(this.#swaps.flatMap((swap) => swap.notices))];
   }
 
-  /** Bytes per second of a pass over everything; `mixed` reads one half while it writes the other, and counts both. */
-  async pass(name: PassName): Promise<number> {
-    const half = this.#records / 2;
+  /**
+   * Bytes per second of a pass over a case's records; `mixed` reads one half while it writes the other, and counts both. What was
+   * never written cannot be read: a case's first pass is a write.
+   */
+  async pass(index: number, name: PassName): Promise<number> {
+    const { records, recordBytes } = this.#options;
+    const swap = this.#swaps[index]!;
+    const half = records / 2;
     const start = performance.now();
     if (name === "mixed") {
-      // Never in step by luck: a record that is being written cannot be read.
-      await Promise.all([this.#move("read", 0, half), this.#move("write", half, half)]);
-      await Promise.all([this.#move("read", half, half), this.#move("write", 0, half)]);
-    } else await this.#move(name, 0, this.#records);
-    const moved = (name === "mixed" ? 2 : 1) * this.#records * recordBytes;
+      // Halves, because a record that is being written cannot be read.
+      await Promise.all([this.#move(swap, "read", 0, half), this.#move(swap, "write", half, half)]);
+      await Promise.all([this.#move(swap, "read", half, half), this.#move(swap, "write", 0, half)]);
+    } else await this.#move(swap, name, 0, records);
+    const moved = (name === "mixed" ? 2 : 1) * records * recordBytes;
     return moved / ((performance.now() - start) / 1000);
   }
 
-  async #move(direction: "read" | "write", first: number, count: number): Promise<void> {
+  async #move(swap: Swap, direction: "read" | "write", first: number, count: number): Promise<void> {
+    const bytes = this.#options.recordBytes;
     const queue = this.#queues[direction];
-    const memory: Span = { region: this.#memory, offset: direction === "read" ? 0 : recordBytes };
+    const memory: Span = { region: this.#memory, offset: direction === "read" ? 0 : bytes };
     let sequence = 0;
     for (let record = first; record < first + count; record++) {
-      const place = { swap: this.#swap.handle, offset: record * recordBytes, bytes: recordBytes };
+      const place = { swap: swap.handle, offset: record * bytes, bytes };
       const { code, values } =
         direction === "read"
           ? encode("diskRead", { ...place, dst: memory }, null)
@@ -77,27 +97,25 @@ export class SwapSpeed implements Disposable {
   [Symbol.dispose](): void {
     for (const queue of Object.values(this.#queues)) this.#native.destroyQueue(queue);
     this.#native.closeRegion(this.#memory);
-    this.#swap.dispose();
+    for (const swap of this.#swaps) swap.dispose();
   }
 }
 
 export const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!;
 
 /**
- * How many of sum(shares) blocks each folder's drive should get, by the bandwidth of mixed reads and writes measured now (about a
- * quarter of a second a folder). The fastest gets at most 8.
+ * How many of sum(shares) consecutive blocks each folder's drive should get, by the bandwidth of reading and writing at once
+ * that is measured now (about a quarter of a second a folder).
  */
 export async function measureShares(folders: readonly string[], settings: AioSettings): Promise<number[]> {
   if (folders.length === 1) return [1];
-  const rates: number[] = [];
-  for (const folder of folders) {
-    using speed = new SwapSpeed({ folders: [folder], bytes: 2 * recordBytes, ...settings });
-    await speed.pass("write");
-    const found: number[] = [];
-    for (let round = 0; round < 3; round++) found.push(await speed.pass("mixed"));
-    rates.push(median(found));
-  }
-  return sharesOf(rates);
+  const cases = folders.map((folder) => ({ folders: [folder], settings }));
+  using speed = new SwapSpeed({ cases, recordBytes: usualRecordBytes, records: 2 });
+  const rates = folders.map((): number[] => []);
+  for (const i of folders.keys()) await speed.pass(i, "write");
+  for (let round = 0; round < 3; round++)
+    for (const [i, found] of rates.entries()) found.push(await speed.pass(i, "mixed"));
+  return sharesOf(rates.map(median));
 }
 
 /** Whole numbers of at most 8 in the proportion of `rates`, without a common divisor. */

@@ -6,7 +6,8 @@ import type { ResolvedConfig } from "../config/types.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { ModelDescription } from "../nn/describe.ts";
-import { layUnits, type UnitLayout } from "./layout.ts";
+import { type FlatLayout, layUnits, type UnitLayout } from "./layout.ts";
+import { deviceStatesOf } from "./partial-offload.ts";
 import { type Residences, residencesOf, type SplitRow } from "./residence.ts";
 import { type PlannedSizes, persistenceThreshold, planSizes } from "./sizes.ts";
 
@@ -16,6 +17,8 @@ export interface Plan {
   readonly residences: Residences;
   readonly units: readonly UnitLayout[];
   readonly sizes: PlannedSizes;
+  /** How many elements at the start of each rank's range keep their optimizer states on the device. */
+  readonly deviceStates: (flat: FlatLayout) => number;
   /** Elements of all parameters, of the trainable ones, and the padding of their flat buffers. */
   readonly parameterElements: number;
   readonly trainableElements: number;
@@ -44,13 +47,15 @@ export function createPlan(options: PlanOptions): Plan {
     parametersSharded: residences.parameters.split === "shard",
   });
   const flats = units.flatMap((u) => u.flats);
+  const sizes = planSizes(config, persistence, units);
   const sum = (of: (f: (typeof flats)[number]) => number): number => flats.reduce((total, f) => total + of(f), 0);
   return {
     worldSize: config.worldSize,
     config,
     residences,
     units,
-    sizes: planSizes(config.sizes, persistence, units, config.worldSize),
+    sizes,
+    deviceStates: deviceStatesOf(residences, config.offloadRatio, flats, sizes.subGroup.elements),
     parameterElements: sum((f) => f.elements),
     trainableElements: sum((f) => (f.trainable ? f.elements : 0)),
     paddingElements: sum((f) => f.paddedElements - f.elements),
@@ -58,6 +63,12 @@ export function createPlan(options: PlanOptions): Plan {
 }
 
 function checkResidences({ optimizer, gradients, parameters }: Residences): void {
+  if (optimizer.split === "whole" && optimizer.tier !== "device")
+    throw new UsageError(
+      "optimizer states that are not sharded stay on the device; use stage 1, 2 or 3 to offload them",
+    );
+  if (parameters.split === "whole" && parameters.tier !== "device")
+    throw new UsageError("parameters that are not sharded stay on the device; use stage 3 to offload them");
   if (optimizer.split === "whole" && (gradients.split === "shard" || parameters.split === "shard"))
     throw new UsageError(
       "sharded gradients or parameters need sharded optimizer states: no rank could update the rest",

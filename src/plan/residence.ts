@@ -1,8 +1,9 @@
 /**
  * The table that everything follows from: where each kind of model state lives, by ZeRO stage (Rajbhandari et al., SC20,
- * section 5). A stage is a row; a tier will be a column. No code outside the plan asks which stage it is.
+ * section 5) and by tier (ZeRO-Offload, Ren et al., ATC21; ZeRO-Infinity, Rajbhandari et al., SC21). A stage is a row, a tier a
+ * column. No code outside the plan asks which stage it is.
  */
-import type { ElementType, ResolvedConfig, Stage } from "../config/types.ts";
+import type { ElementType, OffloadDevice, ResolvedConfig, Stage } from "../config/types.ts";
 import type { DType } from "../device/dtype.ts";
 import type { Tier } from "../device/ledger.ts";
 
@@ -37,11 +38,20 @@ export const stageRows: Readonly<Record<Stage, SplitRow>> = {
 /** The device's name of a configured element type. */
 export const elementDType: Readonly<Record<ElementType, DType>> = { fp32: "f32", bf16: "bf16", fp16: "f16" };
 
+/** The tier of a configured offload device. */
+const tierOf: Readonly<Record<OffloadDevice, Tier>> = { none: "device", cpu: "host", nvme: "disk" };
+
 /** @param row of the table; the configuration's stage unless given */
 export function residencesOf(config: ResolvedConfig, row: SplitRow = stageRows[config.stage]): Residences {
+  const optimizer = tierOf[config.offloadOptimizer];
   return {
-    optimizer: { split: row.optimizer, tier: "device", dtype: "f32" },
-    gradients: { split: row.gradients, tier: "device", dtype: elementDType[config.gradientAccumulationType] },
-    parameters: { split: row.parameters, tier: "device", dtype: elementDType[config.precision] },
+    optimizer: { split: row.optimizer, tier: optimizer, dtype: "f32" },
+    // Where every rank holds all gradients they stay on the device until they are reduced; a shard goes to the host at once.
+    gradients: {
+      split: row.gradients,
+      tier: optimizer !== "device" && row.gradients === "shard" ? "host" : "device",
+      dtype: elementDType[config.gradientAccumulationType],
+    },
+    parameters: { split: row.parameters, tier: tierOf[config.offloadParam], dtype: elementDType[config.precision] },
   };
 }

@@ -1,8 +1,9 @@
 /** Bucket, look-ahead and other sizes in elements: as written in the configuration, or derived from the model (contracts 12). */
-import type { SizesConfig } from "../config/types.ts";
+import type { ResolvedConfig, SizesConfig } from "../config/types.ts";
 import type { ModelDescription } from "../nn/describe.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { FlatLayout, UnitLayout } from "./layout.ts";
+import { normBlock } from "./partial-offload.ts";
 
 export interface PlannedSize {
   readonly elements: number;
@@ -35,14 +36,16 @@ function hiddenSize(model: ModelDescription): number {
   return Math.min(...(vectors.length > 0 ? vectors : shapes).map((s) => elementsOf(s.slice(-1))));
 }
 
+/** With a ratio there are at least so many sub-groups. */
+const leastSubGroups = 10;
+
 const unitElements = (unit: UnitLayout, of: (flat: FlatLayout) => boolean): number =>
   unit.flats.filter(of).reduce((sum, f) => sum + f.paddedElements, 0);
 
 export function planSizes(
-  sizes: SizesConfig,
+  { sizes, worldSize, offloadRatio }: Pick<ResolvedConfig, "sizes" | "worldSize" | "offloadRatio">,
   persistence: PlannedSize,
   units: readonly UnitLayout[],
-  worldSize: number,
 ): PlannedSizes {
   const all = units.reduce((sum, u) => sum + unitElements(u, () => true), 0);
   const largest = Math.max(...units.map((u) => unitElements(u, () => true)));
@@ -52,6 +55,11 @@ export function planSizes(
   const prefetch = pick(sizes.prefetchBucketSize, largestGathered, "one unit");
   const live = largestGathered + prefetch.elements;
   const quarter = Math.max(2 ** 20, Math.ceil(largest / worldSize / 4));
+  const tenth = Math.max(normBlock, Math.floor(all / worldSize / leastSubGroups / normBlock) * normBlock);
+  const subGroup =
+    offloadRatio < 1 && tenth < quarter
+      ? pick(sizes.subGroupSize, tenth, "a tenth of a rank's elements, so that the ratio can divide them")
+      : pick(sizes.subGroupSize, quarter, "a quarter of the largest unit's shard, at least 2^20");
   return {
     reduceBucket: pick(sizes.reduceBucketSize, largest, "the largest unit"),
     allgatherBucket: pick(sizes.allgatherBucketSize, largest, "the largest unit"),
@@ -62,6 +70,6 @@ export function planSizes(
         ? { elements: 0, why: "none: a unit is released after each use" }
         : { elements: sizes.maxReuseDistance, why: "written" },
     persistence,
-    subGroup: pick(sizes.subGroupSize, quarter, "a quarter of the largest unit's shard, at least 2^20"),
+    subGroup,
   };
 }

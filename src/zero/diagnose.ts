@@ -9,10 +9,8 @@ import { type DType, dtypeBytes } from "../device/dtype.ts";
 import type { Span } from "../device/ops.ts";
 import { piecesWithin } from "../plan/layout.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import type { FlatState } from "./flat.ts";
-
-/** Elements that pass through the host at once. */
-const pieceElements = 1 << 20;
+import type { FlatBuffer, FlatState } from "./flat.ts";
+import { pieceElements, readRange } from "./state.ts";
 
 /** A segment's output, with the name of the unit that made it. */
 export interface SegmentOutput {
@@ -46,15 +44,36 @@ export async function firstBadGradient(
   const names = flats.flatMap((state) => state.layout.pieces.map((piece) => piece.name));
   let own: Found | undefined;
   for (const state of flats) {
-    for (const piece of piecesWithin(state.layout, state.own.start, state.own.end)) {
-      const gradients = state.gradients!;
-      const value = await firstNonFinite(device, gradients.at(piece.offset), gradients.dtype, piece.count);
-      if (value !== undefined) own ??= { index: names.indexOf(piece.name), value };
-    }
+    own = await firstInOwnRange(device, state, names);
     if (own) break;
   }
   const first = await firstOfAll(group, own);
   return first && `the gradient of ${names[first.index]} is ${first.value}`;
+}
+
+/** The first tensor whose gradient is not finite in this rank's range. */
+async function firstInOwnRange(device: Device, state: FlatState, names: readonly string[]): Promise<Found | undefined> {
+  for (const { start, end, gradients } of state.segments)
+    for (const piece of piecesWithin(state.layout, Math.max(start, state.own.start), Math.min(end, state.own.end))) {
+      const value = await firstBadElement(device, gradients, piece.offset, piece.count);
+      if (value !== undefined) return { index: names.indexOf(piece.name), value };
+    }
+  return undefined;
+}
+
+/** The first of elements [first, first + count) of a flat buffer that is not finite. */
+async function firstBadElement(
+  device: Device,
+  from: FlatBuffer,
+  first: number,
+  count: number,
+): Promise<number | undefined> {
+  for (let done = 0; done < count; done += pieceElements) {
+    const values = await readRange(device, from, first + done, Math.min(pieceElements, count - done));
+    const bad = values.find((value) => !Number.isFinite(value));
+    if (bad !== undefined) return bad;
+  }
+  return undefined;
 }
 
 interface Found {

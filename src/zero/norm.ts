@@ -4,9 +4,10 @@
  * (contracts 17).
  */
 import type { Device, DeviceBuffer } from "../device/device.ts";
+import { computeQueueOf, type MemoryTier } from "../device/queue.ts";
+import { normBlock } from "../plan/partial-offload.ts";
 import type { FlatState } from "./flat.ts";
 
-const blockElements = 4096;
 /** Sum of squares and count of non-finite elements, fp64 each. */
 const entryBytes = 16;
 
@@ -20,29 +21,52 @@ export interface GlobalNorm {
 export class GradientNorm {
   readonly #device: Device;
   readonly #flats: readonly FlatState[];
-  readonly #sums: DeviceBuffer;
+  /** An entry a flat buffer, in each tier in which gradients rest. */
+  readonly #sums = new Map<MemoryTier, DeviceBuffer>();
 
   constructor(device: Device, flats: readonly FlatState[]) {
     this.#device = device;
     this.#flats = flats.filter((f) => f.layout.trainable);
-    this.#sums = device.allocate("other", Math.max(1, this.#flats.length) * entryBytes);
+    for (const tier of this.#tiers) {
+      const bytes = Math.max(1, this.#flats.length) * entryBytes;
+      this.#sums.set(tier, device.allocate("other", bytes, computeQueueOf[tier], tier));
+    }
   }
 
   /** This rank's sums: [sum of squares, non-finite elements] of each trainable flat buffer's own range. */
   async partials(): Promise<Float64Array> {
-    for (const [i, state] of this.#flats.entries()) {
-      this.#device.wait("compute", state.settled);
-      this.#device.issue("compute", "squareSum", {
-        count: state.layout.rangeElements,
-        dtype: state.gradients!.dtype,
-        x: state.gradients!.at(state.own.start),
-        block: blockElements,
-        out: this.#sums.at(i * entryBytes),
-      });
-    }
-    const count = this.#flats.length * 2;
-    const bytes = await this.#device.read(this.#sums.at(), "f64", count, new Float64Array(count));
-    return new Float64Array(bytes.buffer);
+    let sums = new Float64Array(2 * this.#flats.length);
+    for (const tier of this.#tiers) sums = await this.#addTier(tier, sums);
+    return sums;
+  }
+
+  /** Continues the sums with what rests in a tier: the blocks of one flat buffer are added in order, also across tiers. */
+  async #addTier(tier: MemoryTier, before: Float64Array): Promise<Float64Array<ArrayBuffer>> {
+    const device = this.#device;
+    const queue = computeQueueOf[tier];
+    const sums = this.#sums.get(tier)!;
+    device.upload(sums.at(), before, queue);
+    for (const [i, { segments, own }] of this.#flats.entries())
+      for (const segment of segments.filter((s) => s.tier === tier)) {
+        const start = Math.max(segment.start, own.start);
+        device.wait(queue, segment.settled);
+        device.issue(queue, "squareSum", {
+          count: Math.min(segment.end, own.end) - start,
+          dtype: segment.gradients.dtype,
+          x: segment.gradients.at(start),
+          block: normBlock,
+          out: sums.at(i * entryBytes),
+          accumulate: true,
+        });
+      }
+    const bytes = await device.read(sums.at(), "f64", before.length, before, queue);
+    return new Float64Array(bytes.buffer as ArrayBuffer);
+  }
+
+  /** Device first: sub-groups that stay there come first. */
+  get #tiers(): MemoryTier[] {
+    const used = new Set(this.#flats.flatMap((f) => f.segments.map((s) => s.tier)));
+    return (["device", "host"] as const).filter((tier) => used.has(tier));
   }
 
   /** @param ranks every rank's partials, in rank order */
@@ -57,6 +81,6 @@ export class GradientNorm {
   }
 
   dispose(): void {
-    this.#device.free(this.#sums);
+    for (const [tier, sums] of this.#sums) this.#device.free(sums, computeQueueOf[tier]);
   }
 }

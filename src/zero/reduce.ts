@@ -5,14 +5,22 @@
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import type { Segment } from "../device/ops.ts";
+import type { QueueName } from "../device/queue.ts";
 import { InternalError } from "../errors/errors.ts";
 import type { Parameter } from "../nn/parameter.ts";
 import { gapsOf } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import { elementDType } from "../plan/residence.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { type CollectivePart, FlatBuffer, type FlatState, segmentCalls, viewOf } from "./flat.ts";
+import {
+  type CollectivePart,
+  FlatBuffer,
+  type FlatState,
+  type Range,
+  type StateSegment,
+  segmentCalls,
+  viewOf,
+} from "./flat.ts";
 import type { UnitState } from "./unit.ts";
 
 export class GradientSettler {
@@ -20,11 +28,11 @@ export class GradientSettler {
   readonly #group: ProcessGroup;
   readonly #plan: Plan;
   #microBatch = 0;
-  #waiting: CollectivePart[] = [];
+  #waiting: Outgoing[] = [];
   #waitingWords: string[] = [];
   #settled: UnitState[] = [];
-  /** Buckets whose reduction is issued but, with overlap, still held so that the next ones are other memory. */
-  #inFlight: FlatBuffer[] = [];
+  /** Buckets that are in use but, with overlap, still held so that the next ones are other memory, and the queue that uses them. */
+  #inFlight: InUse[] = [];
 
   constructor(device: Device, group: ProcessGroup, plan: Plan) {
     this.#device = device;
@@ -46,10 +54,10 @@ export class GradientSettler {
   /** Where an op puts the gradient of `parameter` now; the first op of a micro-batch overwrites, others add. */
   takeGradient(state: FlatState, parameter: Parameter): { tensor: Tensor; accumulate: boolean } {
     const piece = state.layout.pieces.find((p) => p.name === parameter.name);
-    if (!piece || !state.gradients) throw new InternalError(`${parameter.name} has no gradient`);
+    if (!piece || state.segments.length === 0) throw new InternalError(`${parameter.name} has no gradient`);
     if (!state.produced) this.#produce(state);
     const produced = state.produced!;
-    const accumulate = state.written.has(piece.name) || (produced === state.gradients && this.#microBatch > 0);
+    const accumulate = state.written.has(piece.name) || (produced === state.wholeGradients && this.#microBatch > 0);
     state.written.add(piece.name);
     return { tensor: viewOf(this.#device, produced, piece.offset, piece.shape), accumulate };
   }
@@ -84,10 +92,9 @@ export class GradientSettler {
   }
 
   #produce(state: FlatState): void {
-    const rest = state.gradients!;
     const dtype = this.#plan.residences.parameters.dtype;
-    const inPlace = this.#plan.residences.gradients.split === "whole" && rest.dtype === dtype;
-    state.produced = inPlace ? rest : new FlatBuffer(this.#device, "buckets", state.whole, dtype);
+    const rest = state.wholeGradients;
+    state.produced = rest?.dtype === dtype ? rest : new FlatBuffer(this.#device, "buckets", state.whole, dtype);
   }
 
   #settleFlat(state: FlatState): void {
@@ -96,12 +103,10 @@ export class GradientSettler {
     this.#zeroUnwritten(state, produced);
     state.produced = undefined;
     state.written.clear();
-    const rest = state.gradients!;
-    if (this.#plan.residences.gradients.split === "whole") {
-      if (produced !== rest) this.#join(state, produced, rest);
-      const last = this.#microBatch === this.#plan.config.gradientAccumulation - 1;
-      if (last) this.#waiting.push({ state, whole: this.#outgoing(state, rest), own: rest });
-    } else this.#waiting.push({ state, whole: this.#outgoing(state, produced), own: rest });
+    const rest = state.wholeGradients;
+    if (rest && produced !== rest) this.#join(state, produced, rest);
+    const last = this.#microBatch === this.#plan.config.gradientAccumulation - 1;
+    if (!rest || last) this.#waiting.push({ state, sent: this.#outgoing(state, rest ?? produced) });
   }
 
   /** Whole gradients as they are sent: as they are, or in a bucket of another type, or divided beforehand. */
@@ -119,13 +124,13 @@ export class GradientSettler {
       factor: 1 / divideBefore,
       accumulate: false,
     });
-    if (from !== state.gradients) from.free();
+    if (from !== state.wholeGradients) from.free();
     return sent;
   }
 
   /** Padding, and tensors that no op produced: zero, or in place what earlier micro-batches left. */
   #zeroUnwritten(state: FlatState, produced: FlatBuffer): void {
-    if (produced === state.gradients && this.#microBatch > 0) return;
+    if (produced === state.wholeGradients && this.#microBatch > 0) return;
     for (const piece of state.layout.pieces)
       if (!state.written.has(piece.name)) produced.zero(piece.offset, piece.elements);
     for (const gap of gapsOf(state.layout)) produced.zero(gap.offset, gap.count);
@@ -145,32 +150,105 @@ export class GradientSettler {
     bucket.free();
   }
 
-  #reduce(parts: readonly CollectivePart[], words: string): void {
-    const { config, residences, sizes, worldSize } = this.#plan;
-    const addends = config.gradientReduction.operation === "sum" ? 1 : worldSize;
-    this.#device.wait("collective", this.#device.mark("compute"));
-    const options = {
-      srcType: parts[0]!.whole.dtype,
-      dstType: parts[0]!.own.dtype,
-      factor: config.gradientReduction.divideBefore / (addends * config.gradientAccumulation),
-      accumulate: residences.gradients.split === "shard" && this.#microBatch > 0,
-    };
-    const callsOf = (sent: readonly CollectivePart[]): Segment[][] =>
-      segmentCalls(sent, sizes.reduceBucket.elements, worldSize);
-    for (const segments of callsOf(parts)) this.#group.reduceScatter(segments, options, words);
-    if (residences.optimizer.split === "whole")
-      for (const segments of callsOf(parts.map((p) => ({ ...p, whole: p.own }))))
-        this.#group.allGather(segments, options.dstType, words);
-    for (const { state } of parts) state.settled = this.#device.mark("collective");
+  #reduce(outgoing: readonly Outgoing[], words: string): void {
+    const device = this.#device;
+    device.wait("collective", device.mark("compute"));
+    const targets = outgoing.flatMap(({ state, sent }) => state.segments.map((s) => this.#targetOf(state, s, sent)));
+    const [resting, landing] = [targets.filter((t) => t.rests), targets.filter((t) => !t.rests)];
+    const addsUp = this.#plan.residences.gradients.split === "shard" && this.#microBatch > 0;
+    this.#reduceInto(resting, addsUp, words);
+    this.#reduceInto(landing, false, words);
+    if (this.#plan.residences.optimizer.split === "whole") this.#spread(resting, words);
+    const used: InUse[] = outgoing.flatMap(({ state, sent }) =>
+      sent === state.wholeGradients ? [] : [[sent, "collective"]],
+    );
+    for (const target of targets) {
+      target.segment.settled = device.mark("collective");
+      if (target.own !== target.segment.gradients) used.push(...this.#takeDown(target, addsUp));
+    }
     this.#freeInFlight();
-    this.#inFlight = parts.filter((p) => p.whole !== p.own).map((p) => p.whole);
-    if (config.overlapComm) return;
-    this.#device.wait("compute", this.#device.mark("collective"));
+    this.#inFlight = used;
+    if (this.#plan.config.overlapComm) return;
+    device.wait("compute", device.mark("collective"));
     this.#freeInFlight();
   }
 
+  /** Where the reduced gradients of a segment go on the device: where they rest, or into a bucket on their way to another tier. */
+  #targetOf(state: FlatState, segment: StateSegment, whole: FlatBuffer): Target {
+    const part = { start: Math.max(segment.start, state.own.start), end: Math.min(segment.end, state.own.end) };
+    const { gradients, tier } = segment;
+    const rest = state.wholeGradients ?? (tier === "device" ? gradients : undefined);
+    const own = rest ?? new FlatBuffer(this.#device, "buckets", part, gradients.dtype, "collective");
+    return { state, segment, whole, own, part, rests: rest !== undefined };
+  }
+
+  #reduceInto(targets: readonly Target[], accumulate: boolean, words: string): void {
+    if (targets.length === 0) return;
+    const { config, sizes, worldSize } = this.#plan;
+    const { divideBefore, operation } = config.gradientReduction;
+    const addends = operation === "sum" ? 1 : worldSize;
+    const options = {
+      srcType: targets[0]!.whole.dtype,
+      dstType: targets[0]!.own.dtype,
+      factor: divideBefore / (addends * config.gradientAccumulation),
+      accumulate,
+    };
+    for (const segments of segmentCalls(targets, sizes.reduceBucket.elements, worldSize))
+      this.#group.reduceScatter(segments, options, words);
+  }
+
+  /** Where every rank updates everything, all ranks need all reduced gradients. */
+  #spread(targets: readonly Target[], words: string): void {
+    const { sizes, worldSize, residences } = this.#plan;
+    const parts = targets.map((t) => ({ ...t, whole: t.own }));
+    for (const segments of segmentCalls(parts, sizes.reduceBucket.elements, worldSize))
+      this.#group.allGather(segments, residences.gradients.dtype, words);
+  }
+
+  /** Reduced gradients cross to the host, where those of several micro-batches are added. @returns what is in use until then */
+  #takeDown({ segment, own, part, rests }: Target, addsUp: boolean): InUse[] {
+    const device = this.#device;
+    const { gradients } = segment;
+    const count = part.end - part.start;
+    const to = addsUp ? new FlatBuffer(device, "staging", part, gradients.dtype, "down", "host") : gradients;
+    device.wait("down", segment.settled);
+    // The update before may still read what is overwritten.
+    if (!addsUp) device.wait("down", device.mark("update"));
+    segment.settled = device.cross("down", own.at(part.start), to.at(part.start), count, gradients.dtype);
+    const used: InUse[] = rests ? [] : [[own, "down"]];
+    if (!addsUp) return used;
+    device.wait("update", segment.settled);
+    segment.settled = device.issue("update", "accumulate", {
+      count,
+      srcType: to.dtype,
+      dstType: gradients.dtype,
+      src: to.at(part.start),
+      dst: gradients.at(part.start),
+      factor: 1,
+      accumulate: true,
+    });
+    return [...used, [to, "update"]];
+  }
+
   #freeInFlight(): void {
-    for (const bucket of this.#inFlight) bucket.free("collective");
+    for (const [buffer, queue] of this.#inFlight) buffer.free(queue);
     this.#inFlight = [];
   }
+}
+
+/** A buffer and the queue that uses it last. */
+type InUse = readonly [FlatBuffer, QueueName];
+
+/** Whole gradients that wait to be reduced. */
+interface Outgoing {
+  readonly state: FlatState;
+  readonly sent: FlatBuffer;
+}
+
+/** A reduction to one segment of this rank's states. */
+interface Target extends CollectivePart {
+  readonly segment: StateSegment;
+  readonly part: Range;
+  /** Whether `own` is where gradients rest on the device. */
+  readonly rests: boolean;
 }

@@ -8,7 +8,7 @@ import { dtypeBytes } from "../device/dtype.ts";
 import { type OptimizerPart, optimizerParts } from "../device/ledger.ts";
 import { ModelError } from "../errors/errors.ts";
 import { piecesWithin } from "../plan/layout.ts";
-import type { FlatBuffer, FlatState } from "./flat.ts";
+import type { FlatBuffer, FlatState, Range } from "./flat.ts";
 import type { EngineProgress } from "./progress.ts";
 
 /** `master` holds the weights of every tensor: fp32 master weights, or the parameters where these are all there is. */
@@ -52,21 +52,39 @@ export interface StateReader {
 export const pieceElements = 1 << 20;
 
 export function stateReader(device: Device, flats: readonly FlatState[]): StateReader {
-  for (const flat of flats) device.wait("compute", flat.ready);
   return {
     ranges: flats.flatMap(stateRanges),
     read: (range, first, count) => readRange(device, range.buffer, range.offset + first, count),
   };
 }
 
-/** What this rank owns of a flat buffer. */
-export function stateRanges(flat: FlatState): StateRange[] {
-  const buffers: [StateKind, FlatBuffer][] = [["master", flat.master ?? flat.parameters], ...flat.moments];
-  const pieces = piecesWithin(flat.layout, flat.own.start, flat.own.end);
-  return pieces.flatMap((piece) => buffers.map(([kind, buffer]) => ({ ...piece, kind, buffer })));
+/** A part of a rank's own range and where a kind of its states lies. */
+export interface Held extends Range {
+  readonly kind: StateKind;
+  readonly buffer: FlatBuffer;
 }
 
-/** fp32 values of [offset, offset + count), counted within the flat buffer, once the compute queue has done what it was given. */
+/** What this rank owns of elements [start, end) of a flat buffer, each kind once. */
+export function heldWithin(flat: FlatState, start: number, end: number): Held[] {
+  const cut = (range: Range, kind: StateKind, buffer: FlatBuffer): Held[] => {
+    const held = { start: Math.max(range.start, flat.own.start, start), end: Math.min(range.end, flat.own.end, end) };
+    return held.start < held.end ? [{ ...held, kind, buffer }] : [];
+  };
+  if (flat.segments.length === 0) return cut(flat.own, "master", flat.parameters);
+  return flat.segments.flatMap((segment) => [
+    ...cut(segment, "master", segment.master),
+    ...[...segment.moments].flatMap(([kind, buffer]) => cut(segment, kind, buffer)),
+  ]);
+}
+
+/** What this rank owns of a flat buffer, tensor by tensor. */
+export function stateRanges(flat: FlatState): StateRange[] {
+  return heldWithin(flat, flat.own.start, flat.own.end).flatMap(({ kind, buffer, start, end }) =>
+    piecesWithin(flat.layout, start, end).map((piece) => ({ ...piece, kind, buffer })),
+  );
+}
+
+/** fp32 values of [offset, offset + count), counted within the flat buffer, once its tier's queue has done what it was given. */
 export async function readRange(
   device: Device,
   from: FlatBuffer,
@@ -74,12 +92,12 @@ export async function readRange(
   count: number,
 ): Promise<Float32Array<ArrayBuffer>> {
   const declared = new Float32Array(count);
-  if (from.dtype === "f32") return floats(await device.read(from.at(offset), "f32", count, declared));
-  const staging = device.allocate("staging", count * dtypeBytes.f32);
+  if (from.dtype === "f32") return floats(await device.read(from.at(offset), "f32", count, declared, from.queue));
+  const staging = device.allocate("staging", count * dtypeBytes.f32, from.queue, from.tier);
   const src = from.at(offset);
-  device.issue("compute", "cast", { count, srcType: from.dtype, dstType: "f32", src, dst: staging.at() });
-  const bytes = await device.read(staging.at(), "f32", count, declared);
-  device.free(staging);
+  device.issue(from.queue, "cast", { count, srcType: from.dtype, dstType: "f32", src, dst: staging.at() });
+  const bytes = await device.read(staging.at(), "f32", count, declared, from.queue);
+  device.free(staging, from.queue);
   return floats(bytes);
 }
 
@@ -101,14 +119,14 @@ export async function writeRange(
         `the given weights have ${values.length} values of ${name} from element ${range.first + done} on; wanted ${count}`,
       );
     const dst = to.at(range.offset + done);
-    if (to.dtype === "f32") device.upload(dst, values);
+    if (to.dtype === "f32") device.upload(dst, values, to.queue);
     else {
-      const staging = device.allocate("staging", count * dtypeBytes.f32);
-      device.upload(staging.at(), values);
-      device.issue("compute", "cast", { count, srcType: "f32", dstType: to.dtype, src: staging.at(), dst });
-      device.free(staging);
+      const staging = device.allocate("staging", count * dtypeBytes.f32, to.queue, to.tier);
+      device.upload(staging.at(), values, to.queue);
+      device.issue(to.queue, "cast", { count, srcType: "f32", dstType: to.dtype, src: staging.at(), dst });
+      device.free(staging, to.queue);
     }
     // A source may be faster than the device: without waiting, its pieces would pile up on their way.
-    await device.reached(device.mark("compute"));
+    await device.reached(device.mark(to.queue));
   }
 }

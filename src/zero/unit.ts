@@ -16,6 +16,7 @@ import type { Parameter } from "../nn/parameter.ts";
 import type { UnitLayout } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import { fetchOwn, fetchQueueOf } from "./fetch.ts";
 import { FlatBuffer, FlatState, segmentCalls } from "./flat.ts";
 
 export class UnitState {
@@ -141,10 +142,11 @@ export class Units {
     const flats = unit.flats.filter((f) => f.needsGather && !f.gathered);
     if (flats.length === 0) return;
     const parts = flats.map((state) => {
-      const whole = new FlatBuffer(this.#device, "gathered", state.whole, state.parameters.dtype, "collective");
+      const { parameters } = state;
+      const queue = fetchQueueOf[parameters.tier];
+      const whole = new FlatBuffer(this.#device, "gathered", state.whole, parameters.dtype, queue, "device");
       state.gathered = whole;
-      this.#device.wait("collective", state.ready);
-      return { state, whole, own: state.parameters };
+      return { state, whole, own: fetchOwn(this.#device, state, whole) };
     });
     let done: Event | undefined;
     for (const segments of segmentCalls(parts, this.#plan.sizes.allgatherBucket.elements, this.#group.worldSize))
@@ -153,7 +155,7 @@ export class Units {
         this.#plan.residences.parameters.dtype,
         `the parameters of unit ${unit.name}`,
       );
-    for (const state of flats) state.ready = done!;
+    for (const state of flats) state.ready = [done!];
     this.#held.add(unit);
   }
 

@@ -10,8 +10,9 @@ import type { DescribedModel } from "../nn/describe.ts";
 import { type PieceRange, piecesWithin } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import { randomKey } from "../tensor/random.ts";
+import { fetchOwn } from "./fetch.ts";
 import { type CollectivePart, type FlatBuffer, type FlatState, segmentCalls } from "./flat.ts";
-import { pieceElements, type StateKind, type StateSource, writeRange } from "./state.ts";
+import { heldWithin, pieceElements, readRange, type StateKind, type StateSource, writeRange } from "./state.ts";
 import type { UnitState } from "./unit.ts";
 
 /** Where given weights come from, by tensor name and element. */
@@ -43,39 +44,42 @@ export async function initialiseWeights(
   };
   for (const state of units.flatMap((u) => u.flats)) {
     const targets = new Map<FlatBuffer, StateKind>([[state.parameters, "master"]]);
-    if (state.master) targets.set(state.master, "master");
-    for (const [kind, moment] of state.moments) targets.set(moment, kind);
+    for (const segment of state.segments) {
+      targets.set(segment.master, "master");
+      for (const [kind, moment] of segment.moments) targets.set(moment, kind);
+      segment.gradients.zero();
+    }
     for (const [target, kind] of targets) {
       target.zero();
       for (const range of piecesWithin(state.layout, target.start, target.end)) await fill(kind, target, range);
     }
-    state.gradients?.zero();
-    state.ready = device.mark("compute");
+    state.wholeGradients?.zero();
+    state.ready = [device.mark(state.parameters.queue)];
   }
 }
 
 function draw(device: Device, model: DescribedModel, seed: number, target: FlatBuffer, range: PieceRange): void {
   const { initialiser } = model.parameters.get(range.name)!;
   const to = { count: range.count, dtype: target.dtype, dst: target.at(range.offset) };
-  if (initialiser.kind === "constant") device.issue("compute", "fill", { ...to, value: initialiser.value });
+  if (initialiser.kind === "constant") device.issue(target.queue, "fill", { ...to, value: initialiser.value });
   else {
     const { mean, std } = initialiser;
     const key = randomKey("weights", seed, range.name);
-    device.issue("compute", "initNormal", { ...to, key, firstElement: range.first, mean, std });
+    device.issue(target.queue, "initNormal", { ...to, key, firstElement: range.first, mean, std });
   }
 }
 
 /** Makes the whole copies of persistent sharded parameters. */
 export function gatherPersistent(device: Device, group: ProcessGroup, plan: Plan, units: readonly UnitState[]): void {
   for (const unit of units) {
-    const parts = unit.flats.flatMap((state): CollectivePart[] =>
-      state.persistentCopy ? [{ state, whole: state.persistentCopy, own: state.parameters }] : [],
-    );
+    const parts = unit.flats.flatMap((state): CollectivePart[] => {
+      const whole = state.persistentCopy;
+      return whole ? [{ state, whole, own: fetchOwn(device, state, whole) }] : [];
+    });
     if (parts.length === 0) continue;
-    device.wait("collective", device.mark("compute"));
     for (const segments of segmentCalls(parts, plan.sizes.allgatherBucket.elements, group.worldSize))
       group.allGather(segments, plan.residences.parameters.dtype, `the persistent parameters of unit ${unit.name}`);
-    for (const { state } of parts) state.ready = device.mark("collective");
+    for (const { state } of parts) state.ready = [device.mark("collective")];
   }
 }
 
@@ -106,20 +110,14 @@ async function gatherRange(
   start: number,
   count: number,
 ): Promise<Float32Array> {
-  const from = state.master ?? state.parameters;
   const whole = device.allocate("staging", group.worldSize * count * dtypeBytes.f32);
   const own = device.allocate("staging", count * dtypeBytes.f32);
-  device.wait("compute", state.ready);
-  const held = { first: Math.max(start, state.own.start), end: Math.min(start + count, state.own.end) };
   device.issue("compute", "fill", { count, dtype: "f32", value: 0, dst: own.at() });
-  if (held.first < held.end)
-    device.issue("compute", "cast", {
-      count: held.end - held.first,
-      srcType: from.dtype,
-      dstType: "f32",
-      src: from.at(held.first),
-      dst: own.at((held.first - start) * dtypeBytes.f32),
-    });
+  for (const held of heldWithin(state, start, start + count).filter(({ kind }) => kind === "master"))
+    device.upload(
+      own.at((held.start - start) * dtypeBytes.f32),
+      await readRange(device, held.buffer, held.start, held.end - held.start),
+    );
   device.wait("collective", device.mark("compute"));
   const segment = { whole: whole.at(), stride: count, start: 0, count, own: own.at() };
   group.allGather([segment], "f32", `the weights of ${state.layout.name}`);

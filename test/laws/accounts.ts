@@ -22,14 +22,43 @@ export function forecastOf(job: Job, worldSize: number, rank = 0): Promise<Forec
   });
 }
 
-/**
- * Bytes of parameters, gradients and optimizer states together, of `elements` trainable parameters in a world of n (contracts
- * 13). `extra` bytes a gradient come from fp32 accumulation.
- */
-export function statesFormula(precision: string, stage: number, elements: number, n: number, extra = 0): number {
-  const bytes =
-    precision !== "fp32" ? [16, 4 + 12 / n, 2 + 14 / n, 16 / n][stage]! : [16, 8 + 8 / n, 4 + 12 / n, 16 / n][stage]!;
-  return (bytes + (stage >= 2 ? extra / n : extra)) * elements;
+/** Bytes of model states by tier and kind, of trainable parameters that all units together have (contracts 13). */
+export function statesFormula(
+  plan: Plan,
+): Record<"device" | "host", { parameters: number; gradients: number; optimizer: number }> {
+  const { precision, stage, worldSize: n, gradientAccumulationType, offloadOptimizer, offloadParam } = plan.config;
+  const { all } = paddedElements(plan);
+  const flats = plan.units.flatMap((u) => u.flats);
+  const onDevice = stage === 0 ? all : flats.reduce((sum, f) => sum + plan.deviceStates(f), 0);
+  const offloaded = offloadOptimizer === "none" ? 0 : all / n - onDevice;
+  const parameters = (precision === "fp32" ? 4 : 2) * (stage === 3 ? all / n : all);
+  const gradientBytes = gradientAccumulationType === "fp32" ? 4 : 2;
+  const inHost = offloadParam === "cpu";
+  // In fp32 a parameter is its own master where both live in one tier.
+  const stateBytes = (samePlace: boolean): number => (precision === "fp32" && samePlace ? 8 : 12);
+  return {
+    device: {
+      parameters: inHost ? 0 : parameters,
+      gradients: gradientBytes * (stage < 2 ? all : onDevice),
+      optimizer: stateBytes(!inHost) * onDevice,
+    },
+    host: {
+      parameters: inHost ? parameters : 0,
+      gradients: gradientBytes * offloaded,
+      optimizer: stateBytes(inHost) * offloaded,
+    },
+  };
+}
+
+/** Elements that cross between device and host in a step of g micro-batches (contracts 15). */
+export function crossingFormula(plan: Plan): { down: number; up: number } {
+  const { stage, worldSize: n, gradientAccumulation: g, offloadOptimizer, offloadParam } = plan.config;
+  const { all, persistent } = paddedElements(plan);
+  const onDevice = plan.units.flatMap((u) => u.flats).reduce((sum, f) => sum + plan.deviceStates(f), 0);
+  const offloaded = offloadOptimizer === "none" ? 0 : all / n - onDevice;
+  const gradients = (stage >= 2 ? g : 1) * offloaded;
+  if (offloadParam === "none") return { down: gradients, up: offloaded };
+  return { down: gradients + onDevice, up: (2 * g * (all - persistent) + persistent) / n };
 }
 
 /** Elements a rank sends in a step of g micro-batches, of which `persistent` ones are kept gathered (contracts 14). */
@@ -49,21 +78,28 @@ export const lastReport = (answer: JobAnswer, rank: number): RankReport => answe
 
 /** Of a model without frozen parameters at the configured stage, whose units each run once forward and once backward. */
 export function expectFormulas(plan: Plan, report: RankReport): void {
-  const { precision, stage, worldSize, gradientAccumulation, gradientAccumulationType } = plan.config;
+  const { stage, worldSize, gradientAccumulation } = plan.config;
   const { all, persistent } = paddedElements(plan);
   expect(all).toBe(plan.parameterElements + plan.paddingElements);
-  const extra = gradientAccumulationType === "fp32" && precision !== "fp32" ? 2 : 0;
-  const { device } = report.memory;
-  const states = device.parameters.current + device.gradients.current + device.optimizer.current;
-  expect(states).toBeCloseTo(statesFormula(precision, stage, all, worldSize, extra), 3);
+  const { device, host } = report.memory;
+  const states = statesFormula(plan);
+  for (const kind of ["parameters", "gradients", "optimizer"] as const) {
+    expect(device[kind].current, `device ${kind}`).toBeCloseTo(states.device[kind], 3);
+    expect(host[kind].current, `host ${kind}`).toBeCloseTo(states.host[kind], 3);
+  }
+  expect(host.staging.current).toBe(0);
   expect(device.gathered.current).toBe(persistent * dtypeBytes[plan.residences.parameters.dtype]);
   expect(device.buckets.current).toBe(0);
   expect(device.activations.current).toBe(0);
-  const { reduceScatter, allGather } = report.traffic;
+  const { reduceScatter, allGather, down, up } = report.traffic;
   const sent = reduceScatter.elementsSent + allGather.elementsSent;
   expect(reduceScatter.elementsReceived + allGather.elementsReceived).toBe(sent);
   const formula = trafficFormula(stage, all, persistent, worldSize, gradientAccumulation);
   const savesGathers = stage === 3 && (plan.config.sizes.maxReuseDistance ?? 0) > 0;
+  const crossing = crossingFormula(plan);
+  expect(down.elementsSent).toBeCloseTo(crossing.down, 3);
+  if (savesGathers) expect(up.elementsReceived).toBeLessThanOrEqual(crossing.up);
+  else expect(up.elementsReceived).toBeCloseTo(crossing.up, 3);
   if (!savesGathers) expect(sent).toBeCloseTo(formula, 3);
   else {
     // Units may stay from their forward to their backward pass, so one gather of the two remains at least.

@@ -30,6 +30,11 @@ export interface Setting {
   readonly subGroup: number | undefined;
   readonly persistence: number | undefined;
   readonly threads: number;
+  /** Where optimizer states live, from stage 1 on, and the share of sub-groups that do. */
+  readonly optimizerTier: "none" | "cpu";
+  readonly ratio: number | undefined;
+  /** Where parameters live, at stage 3. */
+  readonly parameterTier: "none" | "cpu";
 }
 
 export const plainSetting = (stage: Setting["stage"]): Setting => ({
@@ -44,6 +49,9 @@ export const plainSetting = (stage: Setting["stage"]): Setting => ({
   subGroup: undefined,
   persistence: undefined,
   threads: 1,
+  optimizerTier: "none",
+  ratio: undefined,
+  parameterTier: "none",
 });
 
 export function drawSetting(draws: Draws, stages: readonly Setting["stage"][]): Setting {
@@ -59,17 +67,26 @@ export function drawSetting(draws: Draws, stages: readonly Setting["stage"][]): 
     subGroup: draws.pick([undefined, 301, 4096, 1e9]),
     persistence: draws.pick([undefined, 0, 0, 40, 1e9]),
     threads: draws.pick([1, 2]),
+    optimizerTier: draws.pick(["none", "cpu"]),
+    ratio: draws.pick([undefined, undefined, 0.3, 0.75]),
+    parameterTier: draws.pick(["none", "cpu"]),
   };
 }
 
 /** DeepSpeed's JSON for a setting; `base` holds what the compared runs share. */
 export function jsonOf(setting: Setting, base: object): object {
+  const { stage, optimizerTier, ratio, parameterTier } = setting;
+  const offload = {
+    ...(stage > 0 && optimizerTier !== "none" && { offload_optimizer: { device: optimizerTier, ratio: ratio ?? 1 } }),
+    ...(stage === 3 && parameterTier !== "none" && { offload_param: { device: parameterTier } }),
+  };
   const given = (entries: Record<string, unknown>): object =>
     Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
   return {
     ...base,
     shunya: { activation_checkpointing: setting.checkpointing },
     zero_optimization: given({
+      ...offload,
       stage: setting.stage,
       overlap_comm: setting.overlap,
       reduce_bucket_size: setting.reduceBucket,

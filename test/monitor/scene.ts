@@ -19,6 +19,7 @@ const config: ResolvedConfig = {
   stage: 2,
   offloadOptimizer: "none",
   offloadParam: "none",
+  offloadRatio: 1,
   precision: "fp32",
   lossScale: undefined,
   skipsOverflow: false,
