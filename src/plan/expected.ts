@@ -4,6 +4,7 @@
  * the padded values to the byte and to the element.
  */
 import { dtypeBytes } from "../device/dtype.ts";
+import type { Tier } from "../device/ledger.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { FlatLayout } from "./layout.ts";
 import type { Plan } from "./plan.ts";
@@ -32,26 +33,65 @@ const sum = (flats: readonly FlatLayout[], of: (f: FlatLayout) => number): numbe
 const allFlats = (plan: Plan): FlatLayout[] => plan.units.flatMap((u) => u.flats);
 const trainableFlats = (plan: Plan): FlatLayout[] => allFlats(plan).filter((f) => f.trainable);
 
-function expectedBytes(flats: readonly FlatLayout[], bytesEach: number, split: Split, plan: Plan): ExpectedBytes {
-  const share = split === "shard" ? plan.worldSize : 1;
+/** Elements of a rank, with and without padding, and how they came about. */
+interface Counted {
+  readonly formula: string;
+  readonly elements: number;
+  readonly paddedElements: number;
+}
+
+const nothing: Counted = { formula: "0", elements: 0, paddedElements: 0 };
+
+/** All elements, or this rank's share of them. */
+function counted(flats: readonly FlatLayout[], split: Split, plan: Plan): Counted {
+  const isShard = split === "shard";
   return {
-    formula: `${bytesEach} psi${split === "shard" ? " / N" : ""}`,
-    formulaBytes: (bytesEach * sum(flats, (f) => f.elements)) / share,
-    bytes: bytesEach * sum(flats, (f) => (split === "shard" ? f.rangeElements : f.paddedElements)),
+    formula: isShard ? "psi / N" : "psi",
+    elements: sum(flats, (f) => f.elements) / (isShard ? plan.worldSize : 1),
+    paddedElements: sum(flats, (f) => (isShard ? f.rangeElements : f.paddedElements)),
   };
 }
 
-/** Model states at rest on each rank (contracts 13); what the optimizer keeps of an element is the rule's to say. */
-export function expectedStates(plan: Plan): ExpectedStates {
+/** What a rank updates whose optimizer states live in `tier`. */
+function updatedIn(tier: Tier, plan: Plan): Counted {
+  const { optimizer } = plan.residences;
+  const flats = trainableFlats(plan);
+  const all = counted(flats, optimizer.split, plan);
+  const onDevice = optimizer.split === "whole" ? all.paddedElements : sum(flats, plan.deviceStates);
+  const here = tier === "device" ? onDevice : tier === optimizer.tier ? all.paddedElements - onDevice : 0;
+  const share = here / all.paddedElements;
+  if (here === 0) return nothing;
+  const formula = share === 1 ? all.formula : `${share.toFixed(3)} ${all.formula}`;
+  return { formula, elements: all.elements * share, paddedElements: here };
+}
+
+const times = (bytesEach: number, { formula, elements, paddedElements }: Counted): ExpectedBytes => ({
+  formula: formula === "0" ? "0" : `${bytesEach} ${formula}`,
+  formulaBytes: bytesEach * elements,
+  bytes: bytesEach * paddedElements,
+});
+
+/** Model states at rest in one tier of each rank (contracts 13, 15); what the optimizer keeps of an element is the rule's to say. */
+export function expectedStates(plan: Plan, tier: Tier = "device"): ExpectedStates {
   const { parameters, gradients, optimizer } = plan.residences;
-  const masterBytes = parameters.dtype === "f32" ? 0 : 4;
-  const momentBytes = 4 * createOptimizer(plan.config.optimizer).states.length;
-  const persistent = allFlats(plan).filter((f) => f.persistent);
+  const updated = updatedIn(tier, plan);
+  const isMaster = parameters.dtype === "f32" && parameters.tier === tier;
+  const stateBytes = 4 * createOptimizer(plan.config.optimizer).states.length + (isMaster ? 0 : 4);
+  // Gradients that all ranks hold whole stay on the device; what is updated elsewhere has a copy there, in host memory.
+  const keepsWhole = tier === "device" && gradients.split === "whole";
+  const gradientTier = tier === "host" && optimizer.tier === "disk" ? "disk" : tier;
+  const resting = keepsWhole
+    ? counted(trainableFlats(plan), "whole", plan)
+    : tier === "disk"
+      ? nothing
+      : updatedIn(gradientTier, plan);
+  const persistent = tier === "device" ? allFlats(plan).filter((f) => f.persistent) : [];
+  const here = parameters.tier === tier ? counted(allFlats(plan), parameters.split, plan) : nothing;
   return {
-    parameters: expectedBytes(allFlats(plan), dtypeBytes[parameters.dtype], parameters.split, plan),
-    gradients: expectedBytes(trainableFlats(plan), dtypeBytes[gradients.dtype], gradients.split, plan),
-    optimizer: expectedBytes(trainableFlats(plan), masterBytes + momentBytes, optimizer.split, plan),
-    gathered: expectedBytes(persistent, dtypeBytes[parameters.dtype], "whole", plan),
+    parameters: times(dtypeBytes[parameters.dtype], here),
+    gradients: times(dtypeBytes[gradients.dtype], resting),
+    optimizer: times(stateBytes, updated),
+    gathered: times(dtypeBytes[parameters.dtype], counted(persistent, "whole", plan)),
   };
 }
 
@@ -78,15 +118,15 @@ export function expectedTraffic(plan: Plan): TrafficTerm[] {
     if (elements > 0) terms.push({ collective, name, elements });
   };
   const reductions = gradients.split === "shard" ? g : 1;
-  add("reduceScatter", `gradients, ${times(reductions)}`, reductions * sent(trained));
+  add("reduceScatter", `gradients, ${often(reductions)}`, reductions * sent(trained));
   if (optimizer.split === "whole") add("allGather", "reduced gradients, once", sent(trained));
   else if (parameters.split === "whole") add("allGather", "updated parameters, once", sent(trained));
   if (parameters.split === "shard") {
     const gathered = allFlats(plan).filter((f) => !f.persistent);
-    add("allGather", `parameters for forward and backward, ${times(2 * g)}`, 2 * g * sent(gathered));
+    add("allGather", `parameters for forward and backward, ${often(2 * g)}`, 2 * g * sent(gathered));
     add("allGather", "persistent parameters, once", sent(trained.filter((f) => f.persistent)));
   }
   return terms;
 }
 
-const times = (n: number): string => (n === 1 ? "once" : n === 2 ? "twice" : `${n} times`);
+const often = (n: number): string => (n === 1 ? "once" : n === 2 ? "twice" : `${n} times`);

@@ -92,7 +92,11 @@ describe("optimizers", () => {
       const { precision, ranks, steps } = world;
       let wanted: { losses: number[]; skipped: boolean[]; weights: string } | undefined;
       for (const stage of [0, 1, 2, 3] as const)
-        for (const setting of [plainSetting(stage), { ...drawSetting(draws, [stage]), subGroup: 301 }]) {
+        for (const setting of [
+          plainSetting(stage),
+          { ...drawSetting(draws, [stage]), subGroup: 301, optimizerTier: "none" as const },
+          { ...drawSetting(draws, [stage]), optimizerTier: "cpu" as const, ratio: undefined },
+        ]) {
           const job = jobOf(rule, world, setting);
           const answer = await run(ranks, job);
           const { records } = answer;
@@ -100,12 +104,16 @@ describe("optimizers", () => {
           wanted ??= { ...found, weights: answer.weightsHash };
           expect({ ...found, weights: answer.weightsHash }, JSON.stringify(setting)).toEqual(wanted);
           const { plan } = await expectForecast(job, ranks, answer, [0]);
-          const bytesEach = rule.stateBytes + (precision === "fp32" ? 0 : 4);
           const { all } = paddedElements(plan);
-          const { optimizer, master, firstMoment, secondMoment } = lastReport(answer, 0).memory.device;
+          const tier = stage === 0 || setting.optimizerTier === "none" ? "device" : "host";
+          const { optimizer, master, firstMoment, secondMoment } = lastReport(answer, 0).memory[tier];
+          // In fp32 a parameter is its own master where both live in one tier.
+          const isMaster =
+            precision === "fp32" && (stage === 3 && setting.parameterTier === "cpu" ? "host" : "device") === tier;
+          const bytesEach = rule.stateBytes + (isMaster ? 0 : 4);
           expect(optimizer.current).toBe((bytesEach * all) / (stage === 0 ? 1 : ranks));
           expect(master.current + firstMoment.current + secondMoment.current).toBe(optimizer.current);
-          const expected = expectedStates(plan).optimizer;
+          const expected = expectedStates(plan, tier).optimizer;
           expect(expected.bytes).toBe(optimizer.current);
           expect(expected.formula).toBe(`${bytesEach} psi${stage === 0 ? "" : " / N"}`);
         }
