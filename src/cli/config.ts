@@ -1,5 +1,6 @@
 /** `shunya config`: what a configuration file comes to, where each value is from, and everything that is wrong with it. */
 import { type ConfigReading, readConfigFile } from "../config/json.ts";
+import { canonicalPath } from "../config/known-keys.ts";
 import { type ConfigResolution, examineConfig, type Override } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
@@ -34,14 +35,13 @@ export interface ConfigAnswer {
   readonly reading: ConfigReading;
   /** The same names in the same order for every file. */
   readonly values: readonly ConfigValue[];
-  /** Undefined where there is an error. */
-  readonly config: ConfigResolution | undefined;
+  readonly draft: Partial<ConfigResolution>;
   /** In the order of the file's lines; those without a line last. */
   readonly problems: readonly ConfigProblem[];
 }
 
 interface Field extends Omit<ConfigValue, "value"> {
-  readonly of: (config: ResolvedConfig, sizes: PlannedSizes | undefined) => unknown;
+  readonly of: (config: Partial<ResolvedConfig>, sizes: PlannedSizes | undefined) => unknown;
 }
 
 function field(name: string, paths: string | readonly string[], of: Field["of"]): Field {
@@ -49,7 +49,7 @@ function field(name: string, paths: string | readonly string[], of: Field["of"])
 }
 
 function size(name: keyof ResolvedConfig["sizes"], key: string, planned: keyof PlannedSizes): Field {
-  return field(name, `zero_optimization.${key}`, (config, sizes) => sizes?.[planned].elements ?? config.sizes[name]);
+  return field(name, `zero_optimization.${key}`, (config, sizes) => sizes?.[planned].elements ?? config.sizes?.[name]);
 }
 
 const fields: readonly Field[] = [
@@ -70,7 +70,7 @@ const fields: readonly Field[] = [
   size("subGroupSize", "sub_group_size", "subGroup"),
   field("gradientClipping", "gradient_clipping", (c) => c.gradientClipping),
   field("gradientAccumulationType", "data_types.grad_accum_dtype", (c) => c.gradientAccumulationType),
-  field("communicationDataType", "communication_data_type", (c) => c.gradientReduction.type ?? c.precision),
+  field("communicationDataType", "communication_data_type", (c) => c.gradientReduction?.type ?? c.precision),
   field("optimizer", ["optimizer.type", "optimizer.params.lr"], (c) => c.optimizer),
   field("parameterGroups", "shunya.parameter_groups", (c) => c.parameterGroups),
   field("scheduler", "scheduler.type", (c) => c.schedule),
@@ -91,12 +91,18 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
     });
   const config = examined?.config;
   const sizes = config && model && plannedSizes(config, model);
+  const problems = inOrder(reading.problems, examined?.problems ?? []);
+  const draft = examined?.draft ?? {};
   return {
     question,
     reading,
-    values: fields.map(({ name, paths, of }) => ({ name, paths, value: (config && of(config, sizes)) ?? null })),
-    config,
-    problems: inOrder(reading.problems, examined?.problems ?? []),
+    values: fields.map(({ name, paths, of }) => ({
+      name,
+      paths,
+      value: hasError(paths, problems) ? null : (of(draft, sizes) ?? null),
+    })),
+    draft,
+    problems,
   };
 }
 
@@ -113,10 +119,21 @@ function plannedSizes(config: ResolvedConfig, model: OpenedModel): PlannedSizes 
   return createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes;
 }
 
-/** A value with a slip was guessed, so what else is wrong with it, or on its line, may not be so. */
+/** True for an error at one of the keys, at the section around it, or at a parameter of what the key names. */
+function hasError(paths: readonly string[], problems: readonly ConfigProblem[]): boolean {
+  const errors = problems.filter(({ level }) => level === "error").map(({ path }) => canonicalPath(path));
+  return errors.some((error) =>
+    paths.some((path) => {
+      const parameters = path.endsWith(".type") && error.startsWith(path.replace(/type$/, "params."));
+      return parameters || path === error || path.startsWith(`${error}.`);
+    }),
+  );
+}
+
+/** Where a slip is, something was guessed, so what else is wrong with that value (or, for a slip between values, that line) may not be so. */
 function inOrder(slips: readonly ConfigProblem[], others: readonly ConfigProblem[]): ConfigProblem[] {
   const certain = others.filter(({ path, line }) =>
-    slips.every((slip) => slip.path !== path && (line === undefined || slip.line !== line)),
+    slips.every((slip) => (slip.path === "(syntax)" ? slip.line !== line : slip.path !== path)),
   );
   const at = (place: number | undefined): number => place ?? Number.MAX_SAFE_INTEGER;
   return [...slips, ...certain].sort((a, b) => at(a.line) - at(b.line) || at(a.column) - at(b.column));
