@@ -1,6 +1,11 @@
 // shunya config as a user runs it.
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { answerConfig } from "../../src/cli/config.ts";
+import { renderConfigAnswer, renderConfigJson } from "../../src/cli/config-report.ts";
+import { readConfigText } from "../../src/config/json.ts";
 import { run, temporaryFolder, tinyModel, writeFiles } from "./command.ts";
 
 const folder = writeFiles(temporaryFolder(), {
@@ -165,4 +170,40 @@ describe("for people", () => {
     expect(exitCode).toBe(2);
     expect(stderr).toMatch(wanted);
   });
+});
+
+test("any damage to a file is answered", async () => {
+  const text = readFileSync(join(folder, "good.json"), "utf8");
+  const piece = fc.constantFrom(
+    "",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    '"',
+    "\n",
+    "#",
+    "null",
+    "-1",
+    '"auto"',
+    "1e999",
+    "__proto__: 1,",
+    "x",
+  );
+  const cut = fc.tuple(fc.nat(text.length), fc.nat(12), piece);
+  await fc.assert(
+    fc.asyncProperty(fc.array(cut, { minLength: 1, maxLength: 4 }), async (cuts) => {
+      const damaged = cuts.reduce((t, [at, length, put]) => t.slice(0, at) + put + t.slice(at + length), text);
+      const question = { file: "ds.json", overrides: [], ranks: 4, model: undefined };
+      const answer = await answerConfig(question, readConfigText(damaged, "ds.json"));
+      expect(Object.keys(JSON.parse(renderConfigJson(answer)) as object)).toEqual(names);
+      expect(renderConfigAnswer(answer)).toMatch(/\n$/);
+      for (const { line, column } of answer.problems) {
+        if (line !== undefined) expect(damaged.split("\n")[line - 1]!.length + 1).toBeGreaterThanOrEqual(column!);
+      }
+    }),
+    { numRuns: 500 },
+  );
 });
