@@ -88,6 +88,11 @@ export async function runTrain(
   const { exitCode } = await launch.outcome;
   printer.endLine();
   if (records.length > 0) write(renderSummary(opened, foretold, records) + report.end());
+  const skipsAtEnd = records.length - 1 - records.findLastIndex((record) => !record.skipped);
+  if (skipsAtEnd > 1)
+    logger.warn(
+      `the last ${skipsAtEnd} steps were all skipped, so the model has not changed in them; see their lines for why`,
+    );
   if (checkpoint) write(renderCheckpoint(checkpoint));
   if (job.output !== undefined) write(tellOutput(job.output, savedAfter, choice, logger));
   return { exitCode, records };
