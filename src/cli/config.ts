@@ -41,16 +41,20 @@ export interface ConfigAnswer {
 }
 
 interface Field extends Omit<ConfigValue, "value"> {
+  /** Paths of keys that the value follows where its own are left out. */
+  readonly follows: readonly string[];
   readonly of: (config: Partial<ResolvedConfig>, sizes: PlannedSizes | undefined) => unknown;
 }
 
-function field(name: string, paths: string | readonly string[], of: Field["of"]): Field {
-  return { name, paths: typeof paths === "string" ? [paths] : paths, of };
+function field(name: string, paths: string | readonly string[], of: Field["of"], follows: readonly string[] = []) {
+  return { name, paths: typeof paths === "string" ? [paths] : paths, of, follows };
 }
 
 function size(name: keyof ResolvedConfig["sizes"], key: string, planned: keyof PlannedSizes): Field {
   return field(name, `zero_optimization.${key}`, (config, sizes) => sizes?.[planned].elements ?? config.sizes?.[name]);
 }
+
+const precisionPaths = ["bf16.enabled", "fp16.enabled"];
 
 const fields: readonly Field[] = [
   field("stage", "zero_optimization.stage", (c) => c.stage),
@@ -59,8 +63,8 @@ const fields: readonly Field[] = [
   field("microBatch", "train_micro_batch_size_per_gpu", (c) => c.microBatch),
   field("gradientAccumulation", "gradient_accumulation_steps", (c) => c.gradientAccumulation),
   field("trainBatch", "train_batch_size", (c) => c.trainBatch),
-  field("precision", ["bf16.enabled", "fp16.enabled"], (c) => c.precision),
-  field("lossScale", ["fp16.loss_scale", "fp16.initial_scale_power"], (c) => c.lossScale),
+  field("precision", precisionPaths, (c) => c.precision),
+  field("lossScale", ["fp16.loss_scale", "fp16.initial_scale_power"], (c) => c.lossScale, precisionPaths),
   size("reduceBucketSize", "reduce_bucket_size", "reduceBucket"),
   size("allgatherBucketSize", "allgather_bucket_size", "allgatherBucket"),
   size("prefetchBucketSize", "stage3_prefetch_bucket_size", "prefetch"),
@@ -69,12 +73,17 @@ const fields: readonly Field[] = [
   size("maxReuseDistance", "stage3_max_reuse_distance", "reuseDistance"),
   size("subGroupSize", "sub_group_size", "subGroup"),
   field("gradientClipping", "gradient_clipping", (c) => c.gradientClipping),
-  field("gradientAccumulationType", "data_types.grad_accum_dtype", (c) => c.gradientAccumulationType),
-  field("communicationDataType", "communication_data_type", (c) => c.gradientReduction?.type ?? c.precision),
+  field("gradientAccumulationType", "data_types.grad_accum_dtype", (c) => c.gradientAccumulationType, precisionPaths),
+  field(
+    "communicationDataType",
+    "communication_data_type",
+    (c) => c.gradientReduction?.type ?? c.precision,
+    precisionPaths,
+  ),
   field("optimizer", ["optimizer.type", "optimizer.params.lr"], (c) => c.optimizer),
   field("parameterGroups", "shunya.parameter_groups", (c) => c.parameterGroups),
   field("scheduler", "scheduler.type", (c) => c.schedule),
-  field("overlapComm", "zero_optimization.overlap_comm", (c) => c.overlapComm),
+  field("overlapComm", "zero_optimization.overlap_comm", (c) => c.overlapComm, ["zero_optimization.stage"]),
   field("activationCheckpointing", "shunya.activation_checkpointing", (c) => c.activationCheckpointing),
 ];
 
@@ -96,10 +105,10 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
   return {
     question,
     reading,
-    values: fields.map(({ name, paths, of }) => ({
+    values: fields.map(({ name, paths, follows, of }) => ({
       name,
       paths,
-      value: hasError(paths, problems) ? null : (of(draft, sizes) ?? null),
+      value: hasError([...paths, ...follows], problems) ? null : (of(draft, sizes) ?? null),
     })),
     draft,
     problems,

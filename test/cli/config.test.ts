@@ -113,6 +113,7 @@ describe("as data", () => {
       gradientClipping: 0.5,
       trainBatch: null,
       precision: null,
+      communicationDataType: null,
       reduceBucketSize: null,
       optimizer: null,
     });
