@@ -209,7 +209,12 @@ const sizePaths = {
   subGroupSize: "zero_optimization.sub_group_size",
 } as const satisfies Record<keyof SizesConfig, UsedPath>;
 
-const derivedWhenLeftOut: ReadonlySet<string> = new Set([...Object.values(sizePaths), ...Object.values(batchPaths)]);
+const derivedWhenLeftOut: ReadonlySet<string> = new Set([
+  ...Object.values(sizePaths),
+  ...Object.values(batchPaths),
+  "zero_optimization.overlap_comm",
+  "data_types.grad_accum_dtype",
+]);
 
 function resolveSizes(settings: Settings): SizesConfig {
   const size = (name: keyof SizesConfig) => settings.get(sizePaths[name]);
