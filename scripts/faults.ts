@@ -63,6 +63,16 @@ const laws = {
   },
   trajectories: { name: "Optimizers are PyTorch's", file: "test/optim/trajectories.test.ts", tests: "" },
   schedules: { name: "Schedules are DeepSpeed's", file: "test/optim/schedules.test.ts", tests: "" },
+  resumed: {
+    name: "A resumed run is the run that never stopped",
+    file: "test/checkpoint/resume.test.ts",
+    tests: "stage (0|3), fp16|stage 2, fp16|states, whoever holds them",
+  },
+  checkpoints: {
+    name: "Damage is never silent",
+    file: "test/checkpoint/training.test.ts",
+    tests: "damage|not as it was",
+  },
 } as const satisfies Record<string, Law>;
 
 export const faults: readonly Fault[] = [
@@ -355,5 +365,54 @@ export const faults: readonly Fault[] = [
     find: "const addedInPlace = result !== undefined && result === offered.get(i);",
     replace: "const addedInPlace = result !== undefined && result === this.#gradients.get(node.inputs[i]!.id);",
     law: laws.gradients,
+  },
+  {
+    name: "the second moment is not restored",
+    file: "src/zero/weights.ts",
+    find: "if (source?.has(range.name, kind)) await",
+    replace: 'if (kind !== "secondMoment" && source?.has(range.name, kind)) await',
+    law: laws.resumed,
+  },
+  {
+    name: "a resumed run leaves out a batch: its data position is off by one",
+    file: "src/zero/progress.ts",
+    find: "this.#attempted = start?.attempted ?? 0;",
+    replace: "this.#attempted = start ? start.attempted + 1 : 0;",
+    law: laws.resumed,
+  },
+  {
+    name: "the schedule of a resumed run begins anew",
+    file: "src/zero/progress.ts",
+    find: "this.#updates = start?.updates ?? 0;",
+    replace: "this.#updates = 0;",
+    law: laws.resumed,
+  },
+  {
+    name: "the loss scale of a resumed run begins anew",
+    file: "src/zero/progress.ts",
+    find: "new LossScaler(config.lossScale, start?.lossScale)",
+    replace: "new LossScaler(config.lossScale)",
+    law: laws.resumed,
+  },
+  {
+    name: "a rank restores its range from the tensor's beginning",
+    file: "src/zero/state.ts",
+    find: "source.read(name, kind, range.first + done, count)",
+    replace: "source.read(name, kind, done, count)",
+    law: laws.resumed,
+  },
+  {
+    name: "checksums of a checkpoint are not compared",
+    file: "src/checkpoint/open-training.ts",
+    find: "if (hex !== crc32)",
+    replace: 'if (hex === "")',
+    law: laws.checkpoints,
+  },
+  {
+    name: "a checkpoint's own description may be edited",
+    file: "src/checkpoint/training-manifest.ts",
+    find: "if (crc32 !== checksum)",
+    replace: 'if (checksum === "")',
+    law: laws.checkpoints,
   },
 ];

@@ -45,7 +45,7 @@ struct Lion {
     const vf moment = load<DType::F32>(m, i, extent), change = g - moment;
     const vf direction = fma(change, oneMinusBeta1, moment);
     store<DType::F32>(m, i, fma(change, oneMinusBeta2, moment), extent);
-    const vf one = broadcast(1.0f), sign = direction > 0 ? one : (direction < 0 ? -one : direction);
+    const vf one = broadcast(1.0f), sign = direction > zero() ? one : (direction < zero() ? -one : direction);
     return w * keepWeight - stepSize * sign;
   }
 };

@@ -16,7 +16,7 @@ export async function writeAtomically(path: string, pieces: Pieces): Promise<voi
   const handle = await open(temporary, "wx").catch((error: Error) => diskError(path, error));
   try {
     try {
-      for await (const piece of pieces) await writeAll(path, handle, piece);
+      await writePieces(path, handle, pieces);
       await handle.sync().catch((error: Error) => diskError(path, error));
     } finally {
       await handle.close();
@@ -27,6 +27,21 @@ export async function writeAtomically(path: string, pieces: Pieces): Promise<voi
     throw error;
   }
   await syncFolder(dirname(path));
+}
+
+/** The next piece is made while one is being written; a piece that was given must not change any more. */
+async function writePieces(path: string, handle: FileHandle, pieces: Pieces): Promise<void> {
+  let writing = Promise.resolve();
+  try {
+    for await (const piece of pieces) {
+      await writing;
+      writing = writeAll(path, handle, piece);
+      // Its error is told where it is awaited.
+      writing.catch(() => undefined);
+    }
+  } finally {
+    await writing;
+  }
 }
 
 async function writeAll(path: string, handle: FileHandle, piece: Uint8Array): Promise<void> {

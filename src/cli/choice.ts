@@ -28,11 +28,15 @@ export interface Choice {
   readonly boundBy: "time" | "epochs" | "--steps";
 }
 
+/** Bytes are tokens. */
+export const chosenVocabulary = 256;
 const budgetSeconds = 9 * 60;
 /** Up to four epochs repeated text is nearly as good as new, up to sixteen it still teaches (Muennighoff et al. 2023). */
 export const mostEpochs = 8;
 /** Where time is short: with fewer tokens a parameter a smaller model learns more in it (Hoffmann et al. 2022 found 20). */
 const leastTokensPerParameter = 10;
+/** A smaller model would hardly see more of the text than this share. */
+const nearlyAll = 0.75;
 /** Where text is short: a larger model learns more from each byte, until it only remembers. */
 const mostParametersPerByte = 8;
 /** bf16 costs accuracy: it must pay in time. */
@@ -100,7 +104,7 @@ async function weigh(
     steps <= byTime &&
     foretold.peakBytes <= (request.deviceMemoryBytes ?? machineShareBytes(request.ranks)) &&
     parameters <= mostParametersPerByte * tokenCount &&
-    (byEpochs <= byTime || tokens >= leastTokensPerParameter * parameters);
+    (byTime >= nearlyAll * byEpochs || tokens >= leastTokensPerParameter * parameters);
   const { settings } = resolveFor(request, { shape, microBatch, precision, steps });
   const choice: Choice = {
     job: { ...request, model, steps, config: settings ?? request.config },
@@ -175,7 +179,7 @@ function settingsOf({ shape, microBatch, precision, steps }: Proposal, ranks: nu
 }
 
 const modelOf = ({ hidden, layers, heads, positions }: Shape): Gpt2Config => ({
-  vocabularySize: 256,
+  vocabularySize: chosenVocabulary,
   positions,
   hidden,
   layers,

@@ -6,10 +6,10 @@ import { renderTable } from "../report/table.ts";
 import type { ConfigAnswer } from "./config.ts";
 
 /** One JSON document: the values by name, then "sources" by path and "problems". */
-export function renderConfigJson({ values, config, problems }: ConfigAnswer): string {
+export function renderConfigJson({ values, draft, problems }: ConfigAnswer): string {
   const document = {
     ...Object.fromEntries(values.map(({ name, value }) => [name, value])),
-    sources: Object.fromEntries(config?.sources ?? []),
+    sources: Object.fromEntries(draft.sources ?? []),
     problems: problems.map(({ path, line = null, column = null, level, message }) => ({
       path,
       line,
@@ -83,12 +83,12 @@ function innerPath(path: string, name: string): string {
 }
 
 /** Where the first of the value's keys stands that was given; else how the value came about. */
-function originOf(paths: readonly string[], value: unknown, { config, question }: ConfigAnswer): string {
-  const source = (path: string) => config?.sources.get(path) ?? "default";
+function originOf(paths: readonly string[], value: unknown, { draft, question }: ConfigAnswer): string {
+  const source = (path: string) => draft.sources?.get(path) ?? "default";
   const path = paths.find((p) => source(p) === "file" || source(p) === "flag") ?? paths[0]!;
-  const filled = config?.autos.find((auto) => auto.path === path);
+  const filled = draft.autos?.find((auto) => auto.path === path);
   if (filled !== undefined) return `"auto": ${filled.why}`;
-  const line = config?.places.get(path)?.line;
+  const line = draft.places?.get(path)?.line;
   const from = source(path);
   if (from === "file") return line === undefined ? "file" : `line ${line}`;
   const isSize = path.startsWith("zero_optimization.") && typeof value !== "boolean";

@@ -1,5 +1,6 @@
 /** `shunya config`: what a configuration file comes to, where each value is from, and everything that is wrong with it. */
 import { type ConfigReading, readConfigFile } from "../config/json.ts";
+import { canonicalPath } from "../config/known-keys.ts";
 import { type ConfigResolution, examineConfig, type Override } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
@@ -34,23 +35,26 @@ export interface ConfigAnswer {
   readonly reading: ConfigReading;
   /** The same names in the same order for every file. */
   readonly values: readonly ConfigValue[];
-  /** Undefined where there is an error. */
-  readonly config: ConfigResolution | undefined;
+  readonly draft: Partial<ConfigResolution>;
   /** In the order of the file's lines; those without a line last. */
   readonly problems: readonly ConfigProblem[];
 }
 
 interface Field extends Omit<ConfigValue, "value"> {
-  readonly of: (config: ResolvedConfig, sizes: PlannedSizes | undefined) => unknown;
+  /** Paths of keys that the value follows where its own are left out. */
+  readonly follows: readonly string[];
+  readonly of: (config: Partial<ResolvedConfig>, sizes: PlannedSizes | undefined) => unknown;
 }
 
-function field(name: string, paths: string | readonly string[], of: Field["of"]): Field {
-  return { name, paths: typeof paths === "string" ? [paths] : paths, of };
+function field(name: string, paths: string | readonly string[], of: Field["of"], follows: readonly string[] = []) {
+  return { name, paths: typeof paths === "string" ? [paths] : paths, of, follows };
 }
 
 function size(name: keyof ResolvedConfig["sizes"], key: string, planned: keyof PlannedSizes): Field {
-  return field(name, `zero_optimization.${key}`, (config, sizes) => sizes?.[planned].elements ?? config.sizes[name]);
+  return field(name, `zero_optimization.${key}`, (config, sizes) => sizes?.[planned].elements ?? config.sizes?.[name]);
 }
+
+const precisionPaths = ["bf16.enabled", "fp16.enabled"];
 
 const fields: readonly Field[] = [
   field("stage", "zero_optimization.stage", (c) => c.stage),
@@ -59,8 +63,8 @@ const fields: readonly Field[] = [
   field("microBatch", "train_micro_batch_size_per_gpu", (c) => c.microBatch),
   field("gradientAccumulation", "gradient_accumulation_steps", (c) => c.gradientAccumulation),
   field("trainBatch", "train_batch_size", (c) => c.trainBatch),
-  field("precision", ["bf16.enabled", "fp16.enabled"], (c) => c.precision),
-  field("lossScale", ["fp16.loss_scale", "fp16.initial_scale_power"], (c) => c.lossScale),
+  field("precision", precisionPaths, (c) => c.precision),
+  field("lossScale", ["fp16.loss_scale", "fp16.initial_scale_power"], (c) => c.lossScale, precisionPaths),
   size("reduceBucketSize", "reduce_bucket_size", "reduceBucket"),
   size("allgatherBucketSize", "allgather_bucket_size", "allgatherBucket"),
   size("prefetchBucketSize", "stage3_prefetch_bucket_size", "prefetch"),
@@ -69,12 +73,17 @@ const fields: readonly Field[] = [
   size("maxReuseDistance", "stage3_max_reuse_distance", "reuseDistance"),
   size("subGroupSize", "sub_group_size", "subGroup"),
   field("gradientClipping", "gradient_clipping", (c) => c.gradientClipping),
-  field("gradientAccumulationType", "data_types.grad_accum_dtype", (c) => c.gradientAccumulationType),
-  field("communicationDataType", "communication_data_type", (c) => c.gradientReduction.type ?? c.precision),
+  field("gradientAccumulationType", "data_types.grad_accum_dtype", (c) => c.gradientAccumulationType, precisionPaths),
+  field(
+    "communicationDataType",
+    "communication_data_type",
+    (c) => c.gradientReduction?.type ?? c.precision,
+    precisionPaths,
+  ),
   field("optimizer", ["optimizer.type", "optimizer.params.lr"], (c) => c.optimizer),
   field("parameterGroups", "shunya.parameter_groups", (c) => c.parameterGroups),
   field("scheduler", "scheduler.type", (c) => c.schedule),
-  field("overlapComm", "zero_optimization.overlap_comm", (c) => c.overlapComm),
+  field("overlapComm", "zero_optimization.overlap_comm", (c) => c.overlapComm, ["zero_optimization.stage"]),
   field("activationCheckpointing", "shunya.activation_checkpointing", (c) => c.activationCheckpointing),
 ];
 
@@ -91,12 +100,18 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
     });
   const config = examined?.config;
   const sizes = config && model && plannedSizes(config, model);
+  const problems = inOrder(reading.problems, examined?.problems ?? []);
+  const draft = examined?.draft ?? {};
   return {
     question,
     reading,
-    values: fields.map(({ name, paths, of }) => ({ name, paths, value: (config && of(config, sizes)) ?? null })),
-    config,
-    problems: inOrder(reading.problems, examined?.problems ?? []),
+    values: fields.map(({ name, paths, follows, of }) => ({
+      name,
+      paths,
+      value: hasError([...paths, ...follows], problems) ? null : (of(draft, sizes) ?? null),
+    })),
+    draft,
+    problems,
   };
 }
 
@@ -113,10 +128,21 @@ function plannedSizes(config: ResolvedConfig, model: OpenedModel): PlannedSizes 
   return createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes;
 }
 
-/** A value with a slip was guessed, so what else is wrong with it, or on its line, may not be so. */
+/** True for an error at one of the keys, at the section around it, or at a parameter of what the key names. */
+function hasError(paths: readonly string[], problems: readonly ConfigProblem[]): boolean {
+  const errors = problems.filter(({ level }) => level === "error").map(({ path }) => canonicalPath(path));
+  return errors.some((error) =>
+    paths.some((path) => {
+      const parameters = path.endsWith(".type") && error.startsWith(path.replace(/type$/, "params."));
+      return parameters || path === error || path.startsWith(`${error}.`);
+    }),
+  );
+}
+
+/** Where a slip is, something was guessed, so what else is wrong with that value (or, for a slip between values, that line) may not be so. */
 function inOrder(slips: readonly ConfigProblem[], others: readonly ConfigProblem[]): ConfigProblem[] {
   const certain = others.filter(({ path, line }) =>
-    slips.every((slip) => slip.path !== path && (line === undefined || slip.line !== line)),
+    slips.every((slip) => (slip.path === "(syntax)" ? slip.line !== line : slip.path !== path)),
   );
   const at = (place: number | undefined): number => place ?? Number.MAX_SAFE_INTEGER;
   return [...slips, ...certain].sort((a, b) => at(a.line) - at(b.line) || at(a.column) - at(b.column));

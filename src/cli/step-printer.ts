@@ -54,7 +54,7 @@ export class StepPrinter {
     const { config, steps } = this.#options.opened;
     const isLast = record.step === steps;
     const isFirst = this.#shownSteps === 1;
-    const isDue = isFirst || isLast || record.skipped || record.step % config.reporting.stepsPerPrint === 0;
+    const isDue = isFirst || isLast || record.step % config.reporting.stepsPerPrint === 0;
     if (!terminal.isTerminal && !isDue) return;
     const peakBytes = Math.max(...record.ranks.map((r) => memoryKinds.reduce((sum, k) => sum + r.memory.atPeak[k], 0)));
     const secondsLeft = (this.#seconds / this.#shownSteps) * (steps - record.step);

@@ -3,7 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
-import { openTokens } from "../data/tokens.ts";
+import { openTokens, type TokenSource } from "../data/tokens.ts";
+import { DataError } from "../errors/errors.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
@@ -12,7 +13,7 @@ import { formatBytes } from "../report/numbers.ts";
 import { describeTerminal } from "../report/progress.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkSaving, Resumption } from "./checkpoints.ts";
-import { type Choice, chooseJob } from "./choice.ts";
+import { type Choice, chooseJob, chosenVocabulary } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, LineLog } from "./destinations.ts";
 import { checkBudget, forecastJob } from "./foretell.ts";
@@ -48,11 +49,11 @@ export async function runTrain(
   const foretold = await forecastJob(job, opened, opened.config);
   await checkBudget(job, opened, foretold);
   if (job.output !== undefined) await checkOutput(job.output);
-  const inputs = [...job.data, ...(typeof config === "string" ? [config] : [])];
-  await using log = logJson === undefined ? undefined : await LineLog.open(logJson, inputs, logger);
+  using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
   const { plan, operationsByUnit } = foretold;
   using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
-  using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
+  const inputs = [...job.data, ...(typeof config === "string" ? [config] : [])];
+  await using log = logJson === undefined ? undefined : await LineLog.open(logJson, inputs, logger);
   write(renderOpening(job, opened, foretold));
   write(report.begin());
   if (resumed) write(`Going on after step ${resumed.step} of ${opened.steps}, from ${resumed.folder}.\n`);
@@ -87,6 +88,11 @@ export async function runTrain(
   const { exitCode } = await launch.outcome;
   printer.endLine();
   if (records.length > 0) write(renderSummary(opened, foretold, records) + report.end());
+  const skipsAtEnd = records.length - 1 - records.findLastIndex((record) => !record.skipped);
+  if (skipsAtEnd > 1)
+    logger.warn(
+      `the last ${skipsAtEnd} steps were all skipped, so the model has not changed in them; see their lines for why`,
+    );
   if (checkpoint) write(renderCheckpoint(checkpoint));
   if (job.output !== undefined) write(tellOutput(job.output, savedAfter, choice, logger));
   return { exitCode, records };
@@ -103,11 +109,23 @@ function belowProgress(logger: Logger, printer: StepPrinter): Logger {
 
 /** @throws DataError, ConfigError */
 async function chooseAndTell(request: TrainRequest): Promise<Choice> {
-  await using tokens = await openTokens(request.data, { vocabularySize: 256 });
+  await using tokens = await openBytes(request.data);
   const speed = measureSpeed();
   const choice = await chooseJob(request, tokens.count, speed);
   write(renderChoice(choice, speed));
   return choice;
+}
+
+/** The data as a model of bytes sees it. @throws DataError */
+async function openBytes(data: readonly string[]): Promise<TokenSource> {
+  try {
+    return await openTokens(data, { vocabularySize: chosenVocabulary });
+  } catch (error) {
+    if (!(error instanceof DataError) || !data.some((path) => path.endsWith(".bin"))) throw error;
+    throw new DataError(
+      `${error.message}.\nA model that Shunya chooses reads bytes; give --model for tokens of another kind`,
+    );
+  }
 }
 
 const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): string =>

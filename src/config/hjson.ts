@@ -2,8 +2,8 @@
  * DeepSpeed's configuration syntax, which is Hjson, to a tree that remembers lines and columns: JSON with `//`, `#` and `/* *\/`
  * comments, commas that may be missing or trailing, keys and texts without quotes, '''texts of several lines''', and root braces
  * that may be left out. It reads in one pass, in linear time, and goes on after a slip where it is clear what was meant.
- * Stricter than Hjson in two things, since a configuration never means them: a key twice in one object, and a text without quotes
- * that swallows what looks like JSON, another key or a comment (Hjson lets it run to the end of the line).
+ * Stricter than Hjson where a configuration never means what it says: a key twice in one object, a comment without end, and a text
+ * without quotes that swallows what looks like JSON, another key or a comment (Hjson lets it run to the end of the line).
  */
 
 import type { ConfigProblem } from "../errors/errors.ts";

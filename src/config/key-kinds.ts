@@ -35,7 +35,7 @@ export interface FixedKey {
 export interface UnusedKey {
   readonly status: "unused";
   readonly why: string;
-  /** Values that ask for what happens anyway, so that nothing need be said; false and null always do. */
+  /** Values that ask for what happens anyway, so that nothing need be said; null always does, and a section that is off. */
   readonly obeyed: readonly ConfigScalar[];
   /** Undefined: any value. */
   readonly type: ValueType<unknown> | undefined;
@@ -103,11 +103,11 @@ export function unused(
   why: string,
   more: { readonly obeyed?: readonly ConfigScalar[]; readonly type?: ValueType<unknown> } = {},
 ): UnusedKey {
-  return { status: "unused", why, obeyed: more.obeyed ?? [], type: more.type, isMissing: false };
+  return { status: "unused", why, obeyed: more.obeyed ?? [false], type: more.type, isMissing: false };
 }
 
 /** A key of DeepSpeed's whose feature is not here and whose absence changes no result that is promised. */
-export function notYet(instead: string, obeyed: readonly ConfigScalar[] = []): UnusedKey {
+export function notYet(instead: string, obeyed: readonly ConfigScalar[] = [false]): UnusedKey {
   return { ...unused(`a DeepSpeed key that this version does not implement; ${instead}`, { obeyed }), isMissing: true };
 }
 

@@ -37,7 +37,7 @@ export const precisionKeys = {
     true,
     "skip a step whose gradients are not finite, at every stage; false: such a step stops the run",
   ),
-  "bf16.immediate_grad_update": unused("gradients are always added as they are produced", { obeyed: [true] }),
+  "bf16.immediate_grad_update": unused("gradients are always added as they are produced", { obeyed: [true, false] }),
   "bf16.bf16_master_weights_and_grads": always([false], "master weights are always fp32"),
   "bf16.bf16_optimizer_states": always([false], "optimizer states are always fp32"),
   "data_types.grad_accum_dtype": nullable(

@@ -111,13 +111,13 @@ export const zeroKeys = {
   "zero_optimization.round_robin_gradients": unused("every rank owns an equal range, so there is nothing to balance"),
   "zero_optimization.load_from_fp32_weights": unused("weights are always read in full precision", { obeyed: [true] }),
   "zero_optimization.elastic_checkpoint": unused("DeepSpeed's own checkpoints are not read"),
-  "zero_optimization.pipeline_loading_checkpoint": unused("weights are always streamed", { obeyed: [true] }),
+  "zero_optimization.pipeline_loading_checkpoint": unused("weights are always streamed", { obeyed: [true, false] }),
   "zero_optimization.memory_efficient_linear": unused("what is saved for backward never pins a parameter", {
     obeyed: [true],
   }),
-  "zero_optimization.override_module_apply": unused("it speaks of PyTorch modules", { obeyed: [true] }),
+  "zero_optimization.override_module_apply": unused("it speaks of PyTorch modules", { obeyed: [true, false] }),
   "zero_optimization.log_trace_cache_warnings": unused("the order of units is learned, and a change is no fault"),
-  "zero_optimization.enable_sanity_checks": unused("the checks are always on", { obeyed: [true] }),
+  "zero_optimization.enable_sanity_checks": unused("the checks are always on", { obeyed: [true, false] }),
   "zero_optimization.save_muon_momentum_buffer_in_memory": unused("there is no Muon here"),
   "zero_optimization.leaf_module": unused("mark a module as a unit in code instead"),
   "zero_optimization.grad_hooks": unused("an old key that DeepSpeed has no more; gradients always settle as produced", {
@@ -137,8 +137,8 @@ export const zeroKeys = {
   "zero_optimization.zenflow": notYet("every update is whole and in time, so results are those without it"),
   allgather_size: unused("an old key of DeepSpeed's; write zero_optimization.allgather_bucket_size"),
   disable_allgather: unused("updated parameters always travel by all-gather"),
-  zero_allow_untested_optimizer: unused("every optimizer here is tested with every stage", { obeyed: [true] }),
-  zero_force_ds_cpu_optimizer: unused("there is one implementation of each optimizer", { obeyed: [true] }),
+  zero_allow_untested_optimizer: unused("every optimizer here is tested with every stage", { obeyed: [true, false] }),
+  zero_force_ds_cpu_optimizer: unused("there is one implementation of each optimizer", { obeyed: [true, false] }),
 
   "aio.block_size": unused("this version reads and writes no states on disk", { type: integer(1) }),
   "aio.queue_depth": unused("this version reads and writes no states on disk", { type: integer(1) }),

@@ -73,6 +73,7 @@ export class Settings {
   readonly #entries = new Map<string, Entry>();
   readonly #autoPlaces = new Map<string, Place>();
   readonly #unreadable = new Map<string, Place>();
+  readonly #leftToDefault = new Map<string, Place>();
   readonly #flagged = new Set<string>();
   readonly #sectionPlaces = new Map<string, Place>();
   readonly #unknown: Unknown[] = [];
@@ -135,15 +136,18 @@ export class Settings {
 
   /** Where a key's value was given; undefined for a key that was left out. */
   placeOf(path: string): Place | undefined {
-    const known = this.#entries.get(path)?.place ?? this.#autoPlaces.get(path) ?? this.#unreadable.get(path);
-    return known ?? this.#unknown.find((u) => u.place.written === path)?.place;
+    const read = this.#entries.get(path)?.place ?? this.#leftToDefault.get(path);
+    const unread = this.#autoPlaces.get(path) ?? this.#unreadable.get(path);
+    return read ?? unread ?? this.#unknown.find((u) => u.place.written === path)?.place;
   }
 
   /** Gives an "auto" its value. */
   fill<K extends UsedPath>(path: K, value: Read<K> | undefined, source: ValueSource, why: string): void {
     const place = this.#autoPlaces.get(path);
     if (place === undefined) return;
-    if (value !== undefined) this.#entries.set(path, { place: { ...place, source }, value });
+    const filled = { ...place, source };
+    if (value === undefined) this.#leftToDefault.set(path, filled);
+    else this.#entries.set(path, { place: filled, value });
     this.autos.push({ path, value: value ?? keys[path].leftOut, source, why });
     this.#autoPlaces.delete(path);
   }
@@ -232,8 +236,9 @@ export class Settings {
 
   #addUnused(path: string, spec: UnusedKey, node: ConfigNode, place: Place): void {
     const value = node.kind === "scalar" ? node.value : undefined;
-    const off = value === null || value === false || (node.kind === "object" && isOff(node));
-    if (off || (value !== undefined && spec.obeyed.includes(value))) return;
+    const isObeyed =
+      value === undefined ? node.kind === "object" && isOff(node) : value === null || spec.obeyed.includes(value);
+    if (isObeyed) return;
     if (spec.type !== undefined && value !== "auto" && spec.type.read(node) === undefined)
       this.#tell("error", place, `found ${describe(node)}; wanted ${spec.type.wanted}${tailFor(node)}`);
     this.#unused.push({ path, place, why: spec.why });

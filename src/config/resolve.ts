@@ -42,6 +42,8 @@ export interface ConfigResolution extends ResolvedConfig {
 export interface ConfigExamination {
   /** Undefined where there is an error. */
   readonly config: ConfigResolution | undefined;
+  /** To show where there are errors: what could be told all the same. A key that has an error has its default, a batch may be missing. */
+  readonly draft: Partial<ConfigResolution>;
   /** Sorted by line; what has no line comes last. */
   readonly problems: readonly ConfigProblem[];
 }
@@ -69,10 +71,13 @@ export function examineConfig(input: ResolveInput): ConfigExamination {
   const answer = worldSizeProblem(worldSize) ?? resolveAll(settings, input);
   if (typeof answer === "string") settings.error("ranks", answer);
   const problems = sorted(settings.problems);
-  const broken = typeof answer === "string" || answer === undefined || problems.some((p) => p.level === "error");
-  if (broken) return { config: undefined, problems };
+  if (typeof answer === "string") return { config: undefined, draft: {}, problems };
+  const { batch, ...draft } = answer;
+  if (batch === undefined || problems.some((p) => p.level === "error"))
+    return { config: undefined, draft: { ...draft, ...batch }, problems };
   const warnings = Object.freeze(problems.map(warningText));
-  return { config: Object.freeze({ ...answer, warnings }), problems };
+  const config = Object.freeze({ ...draft, ...batch, warnings });
+  return { config, draft: config, problems };
 }
 
 function warningText({ path, line, message }: ConfigProblem): string {
@@ -84,8 +89,8 @@ function worldSizeProblem(worldSize: number): string | undefined {
   return `found ${worldSize}; wanted a positive whole number`;
 }
 
-/** Undefined where there is no batch, without which nothing else can be told. */
-function resolveAll(settings: Settings, input: ResolveInput): Omit<ConfigResolution, "warnings"> | undefined {
+/** All but the warnings, and the batch apart, since a file may have none. */
+function resolveAll(settings: Settings, input: ResolveInput) {
   const { file, worldSize, model } = input;
   const batch = resolveBatch(settings, input);
   fillAutos(settings, { model });
@@ -100,7 +105,6 @@ function resolveAll(settings: Settings, input: ResolveInput): Omit<ConfigResolut
     ...resolveOffload(settings, stage),
     ...precision,
     worldSize,
-    ...(batch ?? noBatch),
     gradientClipping: settings.get("gradient_clipping"),
     gradientReduction: Object.freeze(resolveReduction(settings, stage, worldSize)),
     optimizer: Object.freeze(optimizer),
@@ -113,11 +117,11 @@ function resolveAll(settings: Settings, input: ResolveInput): Omit<ConfigResolut
     ...originsOf(settings, file !== undefined),
     autos: Object.freeze(settings.autos),
   };
-  lint({ settings, config, model, steps });
-  return batch && config;
+  lint({ settings, config: { ...config, ...(batch ?? noBatch) }, model, steps });
+  return { ...config, batch };
 }
 
-/** Stands in while the rest of a file without a batch is examined; never leaves this module. */
+/** Stands in while the rest of a file without a batch is linted. */
 const noBatch = { trainBatch: 1, microBatch: 1, gradientAccumulation: 1 };
 
 /** By line, then column; flags and left-out keys last. */
@@ -205,7 +209,12 @@ const sizePaths = {
   subGroupSize: "zero_optimization.sub_group_size",
 } as const satisfies Record<keyof SizesConfig, UsedPath>;
 
-const derivedWhenLeftOut: ReadonlySet<string> = new Set([...Object.values(sizePaths), ...Object.values(batchPaths)]);
+const derivedWhenLeftOut: ReadonlySet<string> = new Set([
+  ...Object.values(sizePaths),
+  ...Object.values(batchPaths),
+  "zero_optimization.overlap_comm",
+  "data_types.grad_accum_dtype",
+]);
 
 function resolveSizes(settings: Settings): SizesConfig {
   const size = (name: keyof SizesConfig) => settings.get(sizePaths[name]);

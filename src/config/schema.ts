@@ -61,16 +61,23 @@ function plainForms(section: string): JsonSchema[] {
 }
 
 function valueSchema(spec: KeySpec): JsonSchema {
-  if (spec.status === "used") {
-    const others = [{ const: "auto" }, ...(spec.nullable ? [{ type: "null" }] : [])];
-    const type = spec.type.schema ?? {};
-    const value = spec.type.schema === undefined ? {} : { anyOf: [type, ...others] };
-    const isPlain = spec.leftOut !== undefined && typeof spec.leftOut !== "object";
-    return { description: spec.doc, ...value, ...(isPlain && { default: spec.leftOut }) };
+  switch (spec.status) {
+    case "used": {
+      const others = [{ const: "auto" }, ...(spec.nullable ? [{ type: "null" }] : [])];
+      const isPlain = spec.leftOut !== undefined && typeof spec.leftOut !== "object";
+      return {
+        description: spec.doc,
+        anyOf: [spec.type.schema, ...others],
+        ...(isPlain && { default: spec.leftOut }),
+      };
+    }
+    case "fixed":
+      return { description: `only ${spec.wanted}: ${spec.why}`, ...spec.schema };
+    case "replaced":
+      return { description: `an old key; write ${spec.by}`, deprecated: true, ...spec.type.schema };
+    case "unused": {
+      const value = spec.type && { anyOf: [spec.type.schema, { enum: ["auto", null, ...spec.obeyed] }] };
+      return { description: `has no effect here: ${spec.why}`, ...value };
+    }
   }
-  if (spec.status === "fixed") return { description: `only ${spec.wanted}: ${spec.why}`, ...spec.schema };
-  if (spec.status === "replaced") {
-    return { description: `an old key; write ${spec.by}`, deprecated: true, ...spec.type.schema };
-  }
-  return { description: `has no effect here: ${spec.why}` };
 }

@@ -11,8 +11,8 @@ export type JsonSchema = Readonly<Record<string, unknown>>;
 export interface ValueType<T> {
   /** Completes "wanted ...". */
   readonly wanted: string;
-  /** How the value is best written, for editors; undefined: nothing more than `wanted` is known. */
-  readonly schema?: JsonSchema;
+  /** How the value is best written, for editors. */
+  readonly schema: JsonSchema;
   /** The typed value, or undefined where the node does not hold one. */
   read(node: ConfigNode): T | undefined;
 }
@@ -81,7 +81,7 @@ export function number(min: number, limits: { readonly below?: number } = {}): V
 export function pair(item: ValueType<number>): ValueType<readonly [number, number]> {
   return {
     wanted: `a list of two, each ${item.wanted}`,
-    schema: { type: "array", items: item.schema ?? {}, minItems: 2, maxItems: 2 },
+    schema: { type: "array", items: item.schema, minItems: 2, maxItems: 2 },
     read(node) {
       if (node.kind !== "array" || node.items.length !== 2) return undefined;
       const [a, b] = node.items.map((n) => item.read(n));

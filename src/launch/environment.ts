@@ -50,11 +50,16 @@ export function rankVariables(rank: number, ranks: number, arenaBytes: number): 
 
 /**
  * Reads those variables back; undefined in a process that nobody launched.
- * @throws UsageError for a world of several ranks without Shunya's own variables, or with broken ones: taking such a process
+ * @throws UsageError for a rank without a world, for a world of several ranks without Shunya's own variables, or with broken ones: taking such a process
  * for a world of one would train N unrelated models and say nothing.
  */
 export function readRankEnvironment(env: NodeJS.ProcessEnv): RankEnvironment | undefined {
   if (env.SHUNYA_CONTROL_FD === undefined) {
+    if (env.WORLD_SIZE === undefined && Number(env.RANK ?? 0) > 0)
+      throw new UsageError(
+        `RANK is ${env.RANK}, but WORLD_SIZE is not set: this process was started as one of several ranks, and would train ` +
+          'alone; start it with "shunya launch --ranks N SCRIPT", or unset RANK to train with one rank',
+      );
     if (env.WORLD_SIZE === undefined || env.WORLD_SIZE === "1") return undefined;
     throw new UsageError(
       `WORLD_SIZE is ${env.WORLD_SIZE}, but SHUNYA_CONTROL_FD is not set: this process was started as one of several ranks, ` +

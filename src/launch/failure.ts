@@ -13,9 +13,16 @@ export interface RankFailure {
 /** A rank that told its error. User mistakes are shown without a stack: the message says what to do. */
 export function thrownFailure(rank: number, error: RankErrorMessage): RankFailure {
   const exitCode = errorCodeExitCode(error.code);
+  const commonJs = /^(.*?):\d+:\d+: ERROR: Top-level await .*"cjs"/m.exec(error.message);
+  if (commonJs) return { rank, exitCode: exitCodes.user, text: `rank ${rank}: ${commonJsAdvice(commonJs[1]!)}` };
   const showsStack = exitCode === exitCodes.internal && error.stack !== undefined;
   return { rank, exitCode, text: `rank ${rank}: ${showsStack ? error.stack : error.message}` };
 }
+
+/** TypeScript follows the nearest package.json, and what `npm init` writes means CommonJS. */
+const commonJsAdvice = (script: string): string =>
+  `${script} awaits at its top level, which only ES modules can, and its package.json makes it CommonJS: ` +
+  'set "type": "module" there, or name the script .mts';
 
 /** A rank that ended without a word. `stderrTail` is what it printed last, if that was not shown already. */
 export function silentFailure(

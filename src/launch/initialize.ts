@@ -41,7 +41,11 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
 export async function initialize<B extends object>(options: InitializeOptions<B>): Promise<Engine<B>> {
   const world = joinWorld(options);
   const file = typeof options.config === "string" ? parseConfigFile(options.config) : parseConfigObject(options.config);
-  const config = resolveConfig({ file, worldSize: world.worldSize });
+  const launched = world.stopSignal !== undefined;
+  const worldSizeFrom = launched
+    ? "shunya launch --ranks"
+    : "WORLD_SIZE, which is not set: this process runs by itself";
+  const config = resolveConfig({ file, worldSize: world.worldSize, worldSizeFrom });
   const logger = options.logger ?? createLogger({ rank: world.rank });
   for (const warning of config.warnings) logger.warn(warning);
   const engine = await initializeIn(world, config, { ...options, logger });

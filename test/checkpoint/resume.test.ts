@@ -7,7 +7,7 @@ import { findTraining } from "../../src/checkpoint/find-training.ts";
 import { stepFolderName } from "../../src/checkpoint/training-manifest.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
 import type { Job } from "../laws/jobs.ts";
-import { gpt2 } from "../laws/models.ts";
+import { gpt2, type ModelSpec } from "../laws/models.ts";
 import { run } from "../laws/pool.ts";
 import { temporaryFolder } from "./files.ts";
 
@@ -21,9 +21,11 @@ interface Case {
   readonly stage: number;
   readonly precision: "fp32" | "bf16" | "fp16";
   readonly accumulation: number;
-  /** fp16: the scale begins at 2 to this power. 30 overflows until step 15 or so: the checkpoint falls among skips. */
+  /** Left out: a GPT-2 with dropout. */
+  readonly model?: ModelSpec;
+  /** fp16: the scale begins at 2 to this power. From 22 on the first steps overflow: the checkpoint falls among skips. */
   readonly scalePower?: number;
-  readonly optimizer?: object;
+  readonly optimizer?: { readonly type: string; readonly params: { readonly lr: number; readonly momentum?: number } };
 }
 
 const schedule = {
@@ -38,7 +40,7 @@ function jobOf(c: Case): Job {
     fp16: { fp16: { enabled: true, initial_scale_power: c.scalePower ?? 8, loss_scale_window: 3 } },
   }[c.precision];
   return {
-    model: gpt2({ embeddingDropout: 0.1, attentionDropout: 0.1, residualDropout: 0.1 }),
+    model: c.model ?? gpt2({ embeddingDropout: 0.1, attentionDropout: 0.1, residualDropout: 0.1 }),
     config: {
       train_micro_batch_size_per_gpu: 2,
       gradient_accumulation_steps: c.accumulation,
@@ -67,14 +69,28 @@ const cases: readonly Case[] = [
   { ranks: 1, stage: 0, precision: "fp32", accumulation: 1 },
   { ranks: 3, stage: 3, precision: "bf16", accumulation: 1 },
   { ranks: 7, stage: 3, precision: "fp32", accumulation: 1 },
-  { ranks: 2, stage: 3, precision: "fp16", accumulation: 1 },
-  { ranks: 2, stage: 2, precision: "fp16", accumulation: 2, scalePower: 30 },
+  ...[0, 1, 2, 3].map((stage) => ({ ranks: 2, stage, precision: "fp16" as const, accumulation: 1 })),
+  { ranks: 2, stage: 2, precision: "fp16", accumulation: 2, scalePower: 22 },
+  ...[
+    { type: "Lion", params: { lr: 0.001 } },
+    { type: "SGD", params: { lr: 0.1, momentum: 0.9 } },
+    { type: "SGD", params: { lr: 0.1 } },
+    { type: "Adagrad", params: { lr: 0.01 } },
+  ].map((optimizer) => ({ ranks: 2, stage: 3, precision: "bf16" as const, accumulation: 1, optimizer })),
+  // Frozen tensors, some smaller than the world, one that is never used.
+  ...[1, 3].map((stage) => ({
+    ...{ ranks: 3, stage, precision: "bf16" as const, accumulation: 1 },
+    model: { kind: "odd" as const, hidden: 20, vocabulary: 31 },
+  })),
 ];
 
 describe("resumed as if it had never stopped", () => {
   for (const c of cases) {
-    const scale = c.scalePower === undefined ? "" : `, from 2^${c.scalePower}`;
-    test(`${c.ranks} ranks, stage ${c.stage}, ${c.precision}${scale}, ${c.accumulation} micro-batches`, async () => {
+    const { type = "AdamW", params } = c.optimizer ?? {};
+    const scale = c.scalePower === undefined ? "" : ` from 2^${c.scalePower}`;
+    const kind = c.model === undefined ? "" : `, ${c.model.kind} model`;
+    const rule = `${type}${params?.momentum ? " with momentum" : ""}`;
+    test(`${c.ranks} ranks, stage ${c.stage}, ${c.precision}${scale}, ${c.accumulation} micro-batches, ${rule}${kind}`, async () => {
       const job = jobOf(c);
       const folder = newFolder();
       const straight = await run(c.ranks, job);
@@ -83,6 +99,9 @@ describe("resumed as if it had never stopped", () => {
       expect([...first.records, ...resumed.records].map(numbersOf)).toEqual(straight.records.map(numbersOf));
       expect(resumed.weightsHash).toBe(straight.weightsHash);
       expect(first.weightsHash).not.toBe(straight.weightsHash);
+      // The case is what its name says: skips on both sides of the checkpoint, or none.
+      const skips = [first, resumed].map(({ records }) => records.some((r) => r.skipped));
+      expect(skips).toEqual(c.scalePower === undefined ? [false, false] : [true, true]);
       rmSync(folder, { recursive: true });
     });
   }

@@ -8,7 +8,10 @@ import { root, run } from "./command.ts";
 test.each([
   [["--help"], [/train/, /generate/, /launch/, /doctor/, /quickstart/, /trains on the CPU/]],
   [["train", "--help"], ["config", "stage", "set", "model", "data", "ranks", "steps", "seq-length", "seed"].map(flag)],
-  [["train", "--help"], ["no-shuffle", "device-memory", "threads", "device", "output", "log-json"].map(flag)],
+  [
+    ["train", "--help"],
+    ["micro-batch", "lr", "no-shuffle", "device-memory", "threads", "device", "output", "log-json"].map(flag),
+  ],
   [["generate", "--help"], ["model", "prompt", "tokens", "temperature", "top-k", "seed"].map(flag)],
   [
     ["launch", "--help"],

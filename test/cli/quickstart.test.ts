@@ -29,7 +29,7 @@ test("stage 0 is refused, the stage that fits trains, the model writes, and the 
   expect(exitCode).toBe(exitCodes.ok);
   expect(told).toMatch(/ZeRO stage 0 needs 5\d\.\d MB .* the budget is 25\.5 MB\. Nothing was allocated\./);
   expect(told).toMatch(/^0 +5\d\.\d MB +no\n1 .* no\n2 .* no\n3 .* yes$/m);
-  expect(told).toMatch(/in bf16, on 4 CPU rank\(s\) of 1 thread\(s\), ZeRO stage 3\./);
+  expect(told).toMatch(/in bf16\nranks +4 on the CPU with 1 thread each; ZeRO stage 3\n/);
   expect(told).toMatch(/^step 4\/4 /m);
   for (const table of [/Device memory of ranks 0-3/, /Traffic of ranks 0-3/, /^loss$/m]) expect(told).toMatch(table);
   expect(told).toMatch(/^interface HTMLElement extends ./m);

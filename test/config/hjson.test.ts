@@ -213,6 +213,13 @@ describe("a slip is said with its place", () => {
     expect(problems.map((problem) => problem.line)).toEqual([1, 2, 3, 4, 5]);
   });
 
+  test("a key three times: each names the first", () => {
+    const { problems } = parseHjson('{"a": 1,\n"a": 2,\n"a": 3}');
+    expect(problems.map(({ message }) => message)).toEqual(
+      Array(2).fill("this key is already on line 1; keep one of the two"),
+    );
+  });
+
   test("64 levels are read", () => {
     expect(parseHjson("{a:".repeat(64) + "}".repeat(64)).problems[0]?.message).toMatch(/wanted a value/);
     expect(parseHjson(`${"{a:".repeat(63)}1${"}".repeat(63)}`).problems).toEqual([]);

@@ -22,6 +22,7 @@ test("a process that nobody launched is a world of one", () => {
 
 test("a world of several ranks that another launcher started is refused, and the missing variable named", () => {
   expect(() => readRankEnvironment({ RANK: "1", WORLD_SIZE: "4" })).toThrow(/SHUNYA_CONTROL_FD is not set/);
+  expect(() => readRankEnvironment({ RANK: "1" })).toThrow(/WORLD_SIZE is not set/);
 });
 
 test.each([

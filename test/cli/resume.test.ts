@@ -1,0 +1,194 @@
+// `shunya train --save-every` and `--resume` as a user runs them: ranks as processes, files on disk.
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { beforeAll, describe, expect, test } from "vitest";
+import { exitCodes } from "../../src/launch/exit-codes.ts";
+import type { LoggedStep } from "../../src/report/step-record.ts";
+import { until } from "../launch/processes.ts";
+import { run, start, temporaryFolder, tinyModel, tinyTokens, writeFiles } from "./command.ts";
+
+const here = temporaryFolder();
+const config = join(here, "config.json");
+writeFiles(here, {
+  "config.json": {
+    train_micro_batch_size_per_gpu: 2,
+    gradient_accumulation_steps: 2,
+    bf16: { enabled: true },
+    optimizer: { type: "AdamW", params: { lr: 0.003, weight_decay: 0.1 } },
+    scheduler: {
+      type: "WarmupDecayLR",
+      params: { warmup_min_lr: 0, warmup_max_lr: 0.003, warmup_num_steps: 3, total_num_steps: 20 },
+    },
+    zero_optimization: { stage: 3 },
+  },
+});
+const flags = ["train", "--data", tinyTokens, "--seq-length", "32", "--threads", "1", "--ranks", "2"];
+const tiny = [...flags, "--config", config, "--model", tinyModel];
+const folderOf = (name: string): string => join(here, name);
+const checkpointsIn = (name: string): string => join(here, name, "checkpoints");
+
+function readLog(path: string): object[] {
+  const lines = readFileSync(path, "utf8").trimEnd().split("\n");
+  return lines.map((line) => {
+    const { step, loss, gradNorm, learningRate, lossScale } = JSON.parse(line) as LoggedStep;
+    return { step, loss, gradNorm, learningRate, lossScale };
+  });
+}
+
+const modelOf = (name: string): Buffer => readFileSync(join(here, name, "model.safetensors"));
+
+beforeAll(async () => {
+  const args = [
+    ...tiny,
+    "--steps",
+    "10",
+    "--output",
+    folderOf("straight"),
+    "--log-json",
+    join(here, "straight.ndjson"),
+  ];
+  expect((await run(args)).exitCode).toBe(exitCodes.ok);
+});
+
+test("4 steps and the other 6 later are the 10 steps of a run without a stop, to the byte", async () => {
+  const output = ["--output", folderOf("half"), "--save-every", "3"];
+  const first = await run([...tiny, ...output, "--steps", "4", "--log-json", join(here, "first.ndjson")]);
+  expect(first).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  expect(first.stdout).toMatch(/^The newest checkpoint, of step 4, is .*step-00000004 \(.*, saved in .* s\)\.$/m);
+  expect(readdirSync(checkpointsIn("half")).sort()).toEqual(["step-00000003", "step-00000004"]);
+  const resume = ["--resume", checkpointsIn("half"), "--steps", "10", "--log-json", join(here, "second.ndjson")];
+  const second = await run([...tiny, ...output, ...resume]);
+  expect(second).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  expect(second.stdout).toMatch(/^Going on after step 4 of 10, from .*step-00000004\.$/m);
+  const logs = [...readLog(join(here, "first.ndjson")), ...readLog(join(here, "second.ndjson"))];
+  expect(logs).toEqual(readLog(join(here, "straight.ndjson")));
+  expect(modelOf("half").equals(modelOf("straight"))).toBe(true);
+  expect(readdirSync(checkpointsIn("half")).length).toBe(5);
+});
+
+test("Ctrl-C leaves a checkpoint of the last step, from which the run goes on", async () => {
+  const output = ["--output", folderOf("stopped"), "--save-every", "100000"];
+  const running = start([...tiny, ...output, "--steps", "100000", "--log-json", join(here, "stopped.ndjson")]);
+  const lines = (): number =>
+    existsSync(join(here, "stopped.ndjson"))
+      ? readFileSync(join(here, "stopped.ndjson"), "utf8").split("\n").length - 1
+      : 0;
+  await until(() => lines() >= 2, 20_000);
+  running.child.kill("SIGINT");
+  const { exitCode } = await running.ended;
+  expect(exitCode).toBe(exitCodes.interrupted);
+  const [name] = readdirSync(checkpointsIn("stopped"));
+  const step = Number(name!.slice("step-".length));
+  expect(step).toBe(lines());
+  const steps = ["--steps", String(step + 2)];
+  const again = [...tiny, ...steps, "--output", folderOf("again"), "--resume", checkpointsIn("stopped")];
+  expect(await run(again)).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  await run([...tiny, ...steps, "--output", folderOf("without-stop")]);
+  expect(modelOf("again").equals(modelOf("without-stop"))).toBe(true);
+});
+
+describe("with what is there", () => {
+  beforeAll(async () => {
+    const args = [...tiny, "--steps", "4", "--output", folderOf("run"), "--save-every", "2"];
+    expect((await run(args)).exitCode).toBe(exitCodes.ok);
+  });
+  const resume = (...more: string[]) => run([...tiny, "--resume", checkpointsIn("run"), ...more]);
+
+  test("a run that is done already is done again at once", async () => {
+    const { exitCode, stdout, stderr } = await resume("--steps", "4", "--output", folderOf("done"));
+    expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
+    expect(stdout).toMatch(/Going on after step 4 of 4/);
+    expect(modelOf("done").equals(modelOf("run"))).toBe(true);
+  });
+
+  test("other ranks and another stage go on; what changed is said", async () => {
+    const args = [
+      ...flags.slice(0, -1),
+      "1",
+      "--config",
+      config,
+      "--model",
+      tinyModel,
+      "--resume",
+      checkpointsIn("run"),
+    ];
+    const { exitCode, stderr, stdout } = await run([...args, "--stage", "1", "--lr", "0.001", "--steps", "5"]);
+    expect(exitCode).toBe(exitCodes.ok);
+    expect(stderr).toMatch(/settings changed:\n {2}worldSize was 2, now 1\n {2}trainBatch was 8, now 4\n/);
+    expect(stderr).toMatch(/optimizer\.learningRate was 0\.003, now 0\.001/);
+    expect(stdout).toMatch(/^step 5\/5 /m);
+  });
+
+  test("without --model it is the model of the checkpoint", async () => {
+    const args = [...flags, "--config", config, "--resume", checkpointsIn("run"), "--steps", "5"];
+    expect(await run(args)).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  });
+
+  test("a damaged newest one is passed over loudly", async () => {
+    const folder = join(here, "damaged", "checkpoints");
+    const args = [...tiny, "--steps", "4", "--output", join(here, "damaged"), "--save-every", "2"];
+    expect((await run(args)).exitCode).toBe(exitCodes.ok);
+    appendFileSync(join(folder, "step-00000004", "rank-0001-of-0002.safetensors"), "x");
+    const { exitCode, stderr, stdout } = await run([...args, "--resume", folder]);
+    expect(exitCode).toBe(exitCodes.ok);
+    expect(stderr).toMatch(
+      /^warning: an older checkpoint is taken, since .*rank-0001-of-0002\.safetensors has \d+ bytes; wanted/,
+    );
+    expect(stdout).toMatch(/Going on after step 2 of 4/);
+    expect(modelOf("damaged").equals(modelOf("run"))).toBe(true);
+    // The damaged one was replaced.
+    expect(await run([...args, "--resume", folder])).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  });
+
+  const refusals: readonly [string, readonly string[], RegExp][] = [
+    ["saving without a place", ["--save-every", "2"], /--save-every needs --output DIR/],
+    ["saving nothing", ["--save-every", "0", "--output", folderOf("never")], /--save-every/],
+    [
+      "a new run among another's checkpoints",
+      ["--save-every", "2", "--output", folderOf("run")],
+      /holds checkpoints of a run, up to step 4: give --resume/,
+    ],
+    [
+      "an older step among newer ones",
+      ["--save-every", "2", "--output", folderOf("run"), "--resume", join(checkpointsIn("run"), "step-00000002")],
+      /holds a checkpoint of step 4, later than step 2/,
+    ],
+    ["a folder that is not there", ["--resume", folderOf("nowhere")], /nowhere does not exist/],
+    [
+      "another model",
+      ["--resume", checkpointsIn("run"), "--model", "gpt2"],
+      /no checkpoint of this training:\n {2}tensor .*found shape/,
+    ],
+    ["an output that is a file", ["--save-every", "2", "--output", folderOf("file")], /checkpoints/],
+  ];
+  for (const [name, more, message] of refusals)
+    test(`${name} is refused before anything is trained`, async () => {
+      mkdirSync(folderOf("file"), { recursive: true });
+      writeFileSync(join(folderOf("file"), "checkpoints"), "");
+      const { exitCode, stdout, stderr } = await run([...tiny, "--steps", "4", ...more]);
+      expect(exitCode).toBe(exitCodes.user);
+      expect(stderr).toMatch(message);
+      expect(stdout).not.toMatch(/^step /m);
+    });
+});
+
+test("a numerical failure leaves the model, and no checkpoint of its step", async () => {
+  const args = [
+    ...flags,
+    "--model",
+    tinyModel,
+    "--lr",
+    "1e30",
+    "--steps",
+    "50",
+    "--output",
+    folderOf("failed"),
+    "--save-every",
+    "1000",
+  ];
+  const { exitCode, stdout, stderr } = await run(args);
+  expect({ exitCode, stderr }).toMatchObject({ exitCode: exitCodes.numerical });
+  expect(stdout).toMatch(/^The model after step \d+ is in .*failed\.$/m);
+  expect(existsSync(join(here, "failed", "model.safetensors"))).toBe(true);
+  expect(existsSync(checkpointsIn("failed"))).toBe(false);
+});

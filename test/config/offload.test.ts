@@ -1,0 +1,105 @@
+import { describe, expect, test } from "vitest";
+import { parseConfigObject } from "../../src/config/json.ts";
+import { examineConfig, type Override } from "../../src/config/resolve.ts";
+
+const examine = (zero_optimization: object, overrides: readonly Override[] = []) => {
+  const file = parseConfigObject({ train_batch_size: 2, optimizer: { type: "Adam" }, zero_optimization });
+  const { config, problems } = examineConfig({ file, overrides, worldSize: 2 });
+  return { config, told: problems.map((p) => `${p.level} ${p.path}: ${p.message}`).join("\n") };
+};
+
+test("devices are read, and each says that this version trains without", () => {
+  const { config, told } = examine({
+    stage: 3,
+    offload_optimizer: { device: "cpu", pin_memory: true, ratio: 0.5, pipeline_read: true, buffer_count: 4 },
+    offload_param: { device: "nvme", nvme_path: "/disk", buffer_size: 1e8, max_in_cpu: 0, buffer_count: 5 },
+  });
+  expect(config).toMatchObject({ offloadOptimizer: "cpu", offloadParam: "nvme" });
+  expect(told.match(/^warning .*device: read, but this version trains without offload/gm)).toHaveLength(2);
+});
+
+test("off: left out, null, false, device none", () => {
+  for (const value of [undefined, null, { device: "none" }])
+    expect(examine({ stage: 3, offload_optimizer: value, offload_param: value })).toMatchObject({
+      config: { offloadOptimizer: "none", offloadParam: "none" },
+      told: "",
+    });
+});
+
+describe("old and short forms", () => {
+  test.each([
+    [{ cpu_offload: true }, "cpu", "none", /cpu_offload: an old key, read as it was meant/],
+    [{ cpu_offload: false }, "none", "none", /cpu_offload: an old key, .*leave it out/],
+    [{ cpu_offload_param: true }, "none", "cpu", /cpu_offload_param: an old key/],
+    [{ cpu_offload_params: true }, "none", "cpu", /cpu_offload_params: an old key/],
+    [
+      { offload_optimizer: true },
+      "cpu",
+      "none",
+      /offload_optimizer: found true in place of an object; read as \{ "device": "cpu" \}/,
+    ],
+    [{ offload_param: {} }, "none", "none", /offload_param: says no device, which means "none"/],
+    [{ cpu_offload: true, cpu_offload_use_pin_memory: true }, "cpu", "none", /use_pin_memory: has no effect here/],
+  ])("%j", (zero, offloadOptimizer, offloadParam, wanted) => {
+    const { config, told } = examine({ stage: 3, ...zero });
+    expect(config).toMatchObject({ offloadOptimizer, offloadParam });
+    expect(told).toMatch(wanted);
+  });
+
+  test("a flag goes before an old key in the file", () => {
+    const path = "zero_optimization.offload_optimizer.device";
+    expect(examine({ stage: 3, cpu_offload: true }, [[path, "none"]]).config).toMatchObject({
+      offloadOptimizer: "none",
+    });
+    expect(examine({ stage: 3 }, [["zero_optimization.cpu_offload", true]]).config).toMatchObject({
+      offloadOptimizer: "cpu",
+    });
+  });
+
+  test("old and new together are refused, in either order", () => {
+    const device = { offload_optimizer: { device: "cpu" } };
+    for (const zero of [
+      { cpu_offload: true, ...device },
+      { ...device, cpu_offload: true },
+    ])
+      expect(examine({ stage: 3, ...zero }).told).toMatch(
+        /error .*cpu_offload: an old name of what .*; remove this one/,
+      );
+  });
+});
+
+test("what a stage cannot place is ignored, and says so", () => {
+  const both = { offload_optimizer: { device: "cpu" }, offload_param: { device: "cpu" } };
+  expect(examine({ stage: 0, ...both })).toMatchObject({
+    config: { offloadOptimizer: "none", offloadParam: "none" },
+    told: expect.stringMatching(/parameters are whole below stage 3[\s\S]*stage 0 shares no optimizer states/),
+  });
+  expect(examine({ stage: 2, ...both }).config).toMatchObject({ offloadOptimizer: "cpu", offloadParam: "none" });
+});
+
+test.each([
+  [
+    { stage: 2, offload_optimizer: { device: "nvme" } },
+    /found "nvme" at stage 2; it needs stage 3: use stage 3, or write device cpu/,
+  ],
+  [
+    { stage: 2, offload_optimizer: { device: "cpu", ratio: 0.5 } },
+    /ratio: found 0\.5 at stage 2; .*use stage 3, or write 1/,
+  ],
+  [{ stage: 3, offload_optimizer: { device: "cpu", ratio: 1.5 } }, /ratio: found 1\.5; wanted a number from 0 to 1/],
+  [{ stage: 3, offload_optimizer: { device: "CPU" } }, /found "CPU"; wanted "none", "cpu", "nvme"/],
+  [{ stage: 3, offload_optimizer: { device: "cpu", buffer_count: 0 } }, /buffer_count: found 0/],
+  [{ stage: 3, offload_param: { device: "cpu", buffer_size: "many" } }, /buffer_size: found "many"/],
+  [{ stage: 3, offload_param: { device: "cpu", nvme_path: 3 } }, /nvme_path: found 3; wanted a path as text/],
+  [{ stage: 3, cpu_offload: "maybe" }, /cpu_offload: found "maybe"; wanted true or false/],
+])("%j is refused", (zero, wanted) => {
+  const { config, told } = examine(zero);
+  expect(config).toBeUndefined();
+  expect(told).toMatch(wanted);
+});
+
+test("nvme without a folder is spoken of", () => {
+  expect(examine({ stage: 3, offload_param: { device: "nvme" } }).told).toMatch(
+    /nvme_path: left out, though the device is nvme/,
+  );
+});
