@@ -3,6 +3,7 @@ import type { AioSettings } from "../device/swap.ts";
 import { checkRoom } from "../device/swap-folder.ts";
 import { measureShares, median, type PassName, passNames, SwapSpeed, usualRecordBytes } from "../device/swap-speed.ts";
 import { InterruptedError, UsageError } from "../errors/errors.ts";
+import { exitCodes } from "../launch/exit-codes.ts";
 import type { Logger } from "../log/logger.ts";
 import { formatBinaryBytes, formatBytes } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
@@ -11,7 +12,7 @@ export interface BenchDiskOptions {
   readonly paths: readonly string[];
   /** Of all swap files together. */
   readonly sizeBytes: number;
-  /** About how long to measure; the first round is done in any case. */
+  /** About how long to measure; two rounds are done in any case. */
   readonly seconds: number;
 }
 
@@ -50,6 +51,7 @@ export async function runBenchDisk(options: BenchDiskOptions, logger: Logger): P
   process.stdout.write(`Measuring ${settings.length} settings for about ${seconds} seconds.\n\n`);
   const measured = await sweep(speed, settings, seconds, isInterrupted);
   process.stdout.write(`${table(measured)}\n\n${conclusion(bestOf(measured))}`);
+  process.stdout.write(`${formatBytes(speed.bytesWritten)} were written to measure this; drives wear.\n`);
 }
 
 /** Two records for each setting, of a power of two. */
@@ -63,7 +65,7 @@ function watchForInterrupt(): () => boolean {
   let signals = 0;
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
     process.on(signal, () => {
-      if (++signals > 1) process.exit(new InterruptedError("").code === "INTERRUPTED" ? 130 : 1);
+      if (++signals > 1) process.exit(exitCodes.interrupted);
     });
   return () => signals > 0;
 }
@@ -77,15 +79,14 @@ async function sweep(
 ): Promise<Measured[]> {
   const rates = settings.map(() => ({ write: [] as number[], read: [] as number[], mixed: [] as number[] }));
   const end = performance.now() + 1000 * seconds;
-  // The first round fills the files, which is slower than writing them again, so it counts only where it is the only one.
-  for (let round = 0; round < 2 || performance.now() < end; round++) {
-    if (round === 1) for (const rate of rates) for (const name of passNames) rate[name].length = 0;
+  // The first round fills the files, which is slower than writing them again: it does not count.
+  for (let round = 0; round < 2 || performance.now() < end; round++)
     for (const name of passNames)
       for (const [i, rate] of rates.entries()) {
         if (isInterrupted()) throw new InterruptedError("stopped; nothing is left on the drive");
-        rate[name].push(await speed.pass(i, name));
+        const found = await speed.pass(i, name);
+        if (round > 0) rate[name].push(found);
       }
-  }
   return settings.map((s, i) => {
     const { write, read, mixed } = rates[i]!;
     return { settings: s, write: median(write), read: median(read), mixed: median(mixed) };

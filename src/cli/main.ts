@@ -41,6 +41,8 @@ function collectOverride(text: string, before: readonly Override[] = []): readon
   return [...before, override];
 }
 
+const collectPath = (path: string, before: readonly string[] = []): readonly string[] => [...before, path];
+
 /** Values of the file that have a flag of their own. */
 function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "microBatch" | "lr">): Override[] {
   const all: readonly (readonly [string, number | undefined])[] = [
@@ -161,6 +163,19 @@ function launchCommand(): Command {
     });
 }
 
+function benchCommand(): Command {
+  const disk = new Command("disk")
+    .description("find the aio section of a configuration that makes a drive fastest for offloaded states")
+    .requiredOption("--path <dir>", "a folder on the drive; repeat it for several drives", collectPath)
+    .option("--size <size>", "of all files together; they are removed at the end", parseBytes, 2 ** 31)
+    .option("--seconds <n>", "about how long to measure", parseInteger(1), 40)
+    .action(async (flags: { path: readonly string[]; size: number; seconds: number }) => {
+      const { runBenchDisk } = await import("./bench-disk.ts");
+      await runBenchDisk({ paths: flags.path, sizeBytes: flags.size, seconds: flags.seconds }, createLogger());
+    });
+  return new Command("bench").description("measure this machine").addCommand(disk);
+}
+
 function program(): Command {
   const root = new Command("shunya")
     .description(`ZeRO for TypeScript. ${trainsOn}`)
@@ -169,7 +184,8 @@ function program(): Command {
     .addCommand(trainCommand())
     .addCommand(configCommand())
     .addCommand(generateCommand())
-    .addCommand(launchCommand());
+    .addCommand(launchCommand())
+    .addCommand(benchCommand());
   root
     .command("doctor")
     .description("what this machine offers, and what is missing")

@@ -33,6 +33,7 @@ export class SwapSpeed implements Disposable {
   readonly #swaps: Swap[] = [];
   readonly #queues: Readonly<Record<"read" | "write", number>>;
   readonly #memory: number;
+  #bytesWritten = 0;
 
   /** @throws UsageError where a folder cannot be used or has no room */
   constructor(options: SpeedOptions) {
@@ -50,6 +51,10 @@ export class SwapSpeed implements Disposable {
       this[Symbol.dispose]();
       throw error;
     }
+  }
+
+  get bytesWritten(): number {
+    return this.#bytesWritten;
   }
 
   get notices(): readonly string[] {
@@ -78,6 +83,7 @@ export class SwapSpeed implements Disposable {
     const bytes = this.#options.recordBytes;
     const queue = this.#queues[direction];
     const memory: Span = { region: this.#memory, offset: direction === "read" ? 0 : bytes };
+    if (direction === "write") this.#bytesWritten += count * bytes;
     let sequence = 0;
     for (let record = first; record < first + count; record++) {
       const place = { swap: swap.handle, offset: record * bytes, bytes };
