@@ -164,6 +164,25 @@ export interface ReportingConfig {
   readonly tensorboard: MonitorConfig | undefined;
 }
 
+/** The disk tier, and how it is asked (`aio`, `nvme_path`, buffers of the offload sections). */
+export interface DiskConfig {
+  /** Folders, one a drive; none where nothing is offloaded to disk. */
+  readonly folders: readonly string[];
+  readonly blockBytes: number;
+  readonly queueDepth: number;
+  readonly parallelism: number;
+  /** Whether what is read is compared with checksums of what was written. */
+  readonly verify: boolean;
+  /** Sub-groups of optimizer states that are in memory at once. */
+  readonly stateBuffers: number;
+  readonly pipelineRead: boolean;
+  readonly pipelineWrite: boolean;
+  /** Ranges of parameters that are in memory at once. */
+  readonly parameterBuffers: number;
+  /** Elements of a rank's parameters, the first in plan order, that stay in host memory although parameters are on disk. */
+  readonly parametersInHost: number;
+}
+
 /** Where a value came from, by DeepSpeed's dotted path. */
 export type ValueSource = "file" | "flag" | "model" | "derived" | "default";
 
@@ -173,6 +192,7 @@ export interface ResolvedConfig {
   readonly offloadParam: OffloadDevice;
   /** Share of the sub-groups whose optimizer states are offloaded (Twin-Flow). */
   readonly offloadRatio: number;
+  readonly disk: DiskConfig;
   readonly precision: Precision;
   /** Undefined: the loss is not scaled. */
   readonly lossScale: LossScaleConfig | undefined;

@@ -1,10 +1,11 @@
 /** The CPU device: native kernels on native threads, memory in regions that ranks share. */
-import type { Backend } from "./device.ts";
+import type { Backend, DiskOptions } from "./device.ts";
 import { deviceFailure, type TagNames } from "./failure.ts";
 import type { Tier } from "./ledger.ts";
 import { loadNative, type Native } from "./native.ts";
 import type { Span } from "./ops.ts";
 import type { Event, QueueName } from "./queue.ts";
+import { Swap } from "./swap.ts";
 
 export interface CpuOptions {
   /** Workers of the compute queue, and of the host's update queue. All other queues have one. */
@@ -22,6 +23,7 @@ export class CpuBackend implements Backend {
   /** Made when first used: most jobs need two. */
   readonly #queues = new Map<QueueName, number>();
   readonly #threads: number;
+  #swap: Swap | undefined;
 
   constructor(options: CpuOptions) {
     this.native = loadNative();
@@ -62,9 +64,15 @@ export class CpuBackend implements Backend {
     return this.native.upload(this.#queue(queue), to.region, to.offset, from);
   }
 
+  openDisk(options: DiskOptions): { swap: number; notices: readonly string[] } {
+    this.#swap = new Swap(options);
+    return { swap: this.#swap.handle, notices: this.#swap.notices };
+  }
+
   dispose(): void {
     for (const queue of this.#queues.values()) this.native.destroyQueue(queue);
     for (const tier of ["device", "host"] as const) this.native.closeRegion(this.#regions[tier]);
+    this.#swap?.dispose();
   }
 
   #threadsOf(queue: QueueName): number {

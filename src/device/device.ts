@@ -14,6 +14,7 @@ import { type MemoryLabel, MemoryLedger, type Tier } from "./ledger.ts";
 import { operationsOf } from "./operations.ts";
 import { type OpArgs, type OpName, opFields, type Span } from "./ops.ts";
 import { type Event, type QueueName, queueNames, queueTiers } from "./queue.ts";
+import { diskAlignmentBytes, type SwapOptions } from "./swap.ts";
 import { TrafficLedger } from "./traffic.ts";
 
 /** What runs the ops. Sequence numbers count from 1 on each queue. */
@@ -31,8 +32,12 @@ export interface Backend {
   read(span: Span, into: Uint8Array, declared: Uint8Array): void;
   /** An op that copies `from`, whose bytes are taken at once. */
   upload(queue: QueueName, to: Span, from: Uint8Array): number;
+  /** Makes the disk tier. @returns how ops name it, and what the user should be told */
+  openDisk(options: DiskOptions): { readonly swap: number; readonly notices: readonly string[] };
   dispose(): void;
 }
+
+export type DiskOptions = SwapOptions;
 
 export interface DeviceOptions {
   readonly backend: Backend;
@@ -83,13 +88,14 @@ export class Device {
   readonly #arenas: Record<Tier, Arena>;
   readonly #last = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
   #hasFailed = false;
+  #swap = -1;
   readonly #scratchSizes = new Map<string, number>();
 
   constructor(options: DeviceOptions) {
     this.#backend = options.backend;
     this.ledger = new MemoryLedger(options.budgets);
-    const arena = (): Arena => new Arena(options.arenaBytes, this.alignmentBytes);
-    this.#arenas = { device: arena(), host: arena(), disk: arena() };
+    const arena = (alignmentBytes = this.alignmentBytes): Arena => new Arena(options.arenaBytes, alignmentBytes);
+    this.#arenas = { device: arena(), host: arena(), disk: arena(diskAlignmentBytes) };
   }
 
   get name(): Backend["name"] {
@@ -172,6 +178,26 @@ export class Device {
     const sent = queue === "down" ? count : 0;
     this.traffic.add(queue, sent, count - sent, dtypeBytes[dtype]);
     return this.issue(queue, "copy", { bytes: count * dtypeBytes[dtype], src: from, dst: to });
+  }
+
+  /** Makes the disk tier with room for what was allocated in it. @returns what the user should be told */
+  openDisk(options: Omit<DiskOptions, "capacityBytes">): readonly string[] {
+    const capacityBytes = this.#arenas.disk.highWaterBytes;
+    if (capacityBytes === 0) return [];
+    const { swap, notices } = this.#backend.openDisk({ ...options, capacityBytes });
+    this.#swap = swap;
+    return notices;
+  }
+
+  /** Issues a counted transfer of a whole disk buffer from or to host memory. */
+  disk(queue: "diskRead" | "diskWrite", stored: DeviceBuffer, host: Span): Event {
+    const { offset } = stored.at();
+    const { bytes } = stored;
+    const sent = queue === "diskWrite" ? bytes : 0;
+    this.traffic.add(queue, sent, bytes - sent, 1); // a disk knows no elements
+    return queue === "diskRead"
+      ? this.issue(queue, "diskRead", { swap: this.#swap, offset, bytes, dst: host })
+      : this.issue(queue, "diskWrite", { swap: this.#swap, offset, bytes, src: host });
   }
 
   /** Resolves when `event` has happened; rejects with the error of the op that failed at or before it. */

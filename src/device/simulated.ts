@@ -51,5 +51,9 @@ export class SimulatedBackend implements Backend {
     return this.issue(queue);
   }
 
+  openDisk(): { swap: number; notices: readonly string[] } {
+    return { swap: 0, notices: [] };
+  }
+
   dispose(): void {}
 }

@@ -1,7 +1,8 @@
 /**
- * Partial offload (Twin-Flow, DeepSpeed's `ratio`): of n sub-groups, counted over a rank's elements in plan order, the first
+ * What is offloaded in part. Partial offload (Twin-Flow, DeepSpeed's `ratio`): of n sub-groups, counted over a rank's elements in plan order, the first
  * int((1 - ratio) n) keep their optimizer states on the device and the others live in the offload tier.
  */
+import type { Tier } from "../device/ledger.ts";
 import type { FlatLayout } from "./layout.ts";
 import type { Residences } from "./residence.ts";
 
@@ -29,4 +30,24 @@ export function deviceStatesOf(
     kept.set(flat, isAll ? flat.rangeElements : elements);
   }
   return (flat) => kept.get(flat) ?? 0;
+}
+
+/**
+ * With parameters on disk the first ones, up to so many elements of a rank, stay in host memory (DeepSpeed's `max_in_cpu`).
+ * @returns the tier of a flat buffer's parameters at rest
+ */
+export function parameterTierOf(
+  { parameters }: Residences,
+  hostElements: number,
+  flats: readonly FlatLayout[],
+): (flat: FlatLayout) => Tier {
+  if (parameters.tier !== "disk") return () => parameters.tier;
+  const inHost = new Set<FlatLayout>();
+  let left = hostElements;
+  for (const flat of flats) {
+    left -= flat.rangeElements;
+    if (left < 0) break;
+    inHost.add(flat);
+  }
+  return (flat) => (inHost.has(flat) ? "host" : "disk");
 }

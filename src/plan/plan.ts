@@ -4,10 +4,11 @@
  */
 import type { ResolvedConfig } from "../config/types.ts";
 import { dtypeBytes } from "../device/dtype.ts";
+import type { Tier } from "../device/ledger.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { ModelDescription } from "../nn/describe.ts";
 import { type FlatLayout, layUnits, type UnitLayout } from "./layout.ts";
-import { deviceStatesOf } from "./partial-offload.ts";
+import { deviceStatesOf, parameterTierOf } from "./partial-offload.ts";
 import { type Residences, residencesOf, type SplitRow } from "./residence.ts";
 import { type PlannedSizes, persistenceThreshold, planSizes } from "./sizes.ts";
 
@@ -19,6 +20,8 @@ export interface Plan {
   readonly sizes: PlannedSizes;
   /** How many elements at the start of each rank's range keep their optimizer states on the device. */
   readonly deviceStates: (flat: FlatLayout) => number;
+  /** Where the parameters of a flat buffer rest. */
+  readonly parameterTier: (flat: FlatLayout) => Tier;
   /** Elements of all parameters, of the trainable ones, and the padding of their flat buffers. */
   readonly parameterElements: number;
   readonly trainableElements: number;
@@ -55,6 +58,7 @@ export function createPlan(options: PlanOptions): Plan {
     residences,
     units,
     sizes,
+    parameterTier: parameterTierOf(residences, config.disk.parametersInHost, flats),
     deviceStates: deviceStatesOf(residences, config.offloadRatio, flats, sizes.subGroup.elements),
     parameterElements: sum((f) => f.elements),
     trainableElements: sum((f) => (f.trainable ? f.elements : 0)),

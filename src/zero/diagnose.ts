@@ -9,8 +9,9 @@ import { type DType, dtypeBytes } from "../device/dtype.ts";
 import type { Span } from "../device/ops.ts";
 import { piecesWithin } from "../plan/layout.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import type { FlatBuffer, FlatState } from "./flat.ts";
-import { pieceElements, readRange } from "./state.ts";
+import { type Elements, readElements } from "./elements.ts";
+import type { FlatState } from "./flat.ts";
+import { pieceElements } from "./state.ts";
 
 /** A segment's output, with the name of the unit that made it. */
 export interface SegmentOutput {
@@ -64,12 +65,12 @@ async function firstInOwnRange(device: Device, state: FlatState, names: readonly
 /** The first of elements [first, first + count) of a flat buffer that is not finite. */
 async function firstBadElement(
   device: Device,
-  from: FlatBuffer,
+  from: Elements,
   first: number,
   count: number,
 ): Promise<number | undefined> {
   for (let done = 0; done < count; done += pieceElements) {
-    const values = await readRange(device, from, first + done, Math.min(pieceElements, count - done));
+    const values = await readElements(device, from, first + done, Math.min(pieceElements, count - done));
     const bad = values.find((value) => !Number.isFinite(value));
     if (bad !== undefined) return bad;
   }

@@ -30,6 +30,7 @@ import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
 import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
 import { type StateReader, stateReader } from "./state.ts";
+import { StateStores } from "./stores.ts";
 import { OptimizerStep } from "./step.ts";
 import { type UnitState, Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
@@ -46,9 +47,12 @@ export class Engine<B extends object> {
   readonly plan: Plan;
   readonly device: Device;
   readonly group: ProcessGroup;
+  /** What the user should be told about the tiers that were found. */
+  notices: readonly string[] = [];
   readonly #options: EngineOptions<B>;
   readonly #seed: number;
   // Parts
+  readonly #stores: StateStores;
   readonly #units: Units;
   readonly #settler: GradientSettler;
   readonly #norm: GradientNorm;
@@ -84,9 +88,9 @@ export class Engine<B extends object> {
     });
     this.group = new ProcessGroup(device, transport);
     this.#settler = new GradientSettler(device, this.group, this.plan);
-    this.#step = new OptimizerStep(device, this.group, this.plan);
-    const { states } = createOptimizer(config.optimizer);
-    this.#units = new Units(device, this.group, this.plan, model, states, (flat, parameter) =>
+    this.#stores = new StateStores(device, this.plan, createOptimizer(config.optimizer).states);
+    this.#step = new OptimizerStep(device, this.group, this.plan, this.#stores.crossing);
+    this.#units = new Units(device, this.group, this.plan, model, this.#stores, (flat, parameter) =>
       this.#settler.takeGradient(flat, parameter),
     );
     this.#norm = new GradientNorm(device, this.#units.flats);
@@ -108,6 +112,7 @@ export class Engine<B extends object> {
       checkOptions(options);
       model = describeModel(options.model);
       const engine = new Engine(options, model);
+      engine.notices = engine.#stores.open(engine.group.rank);
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
       await initialiseWeights(device, engine.#units.all, model, engine.#seed, states);
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
@@ -296,7 +301,7 @@ export class Engine<B extends object> {
     return this.#alone("saveStates", async () => {
       if (this.#microBatch > 0 || this.#tape)
         throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
-      return body(stateReader(this.device, this.#units.flats));
+      return body(stateReader(this.#units.flats));
     });
   }
 
@@ -314,6 +319,7 @@ export class Engine<B extends object> {
     } finally {
       this.#tape?.dispose();
       this.#units.dispose();
+      this.#stores.dispose();
       this.#norm.dispose();
       this.#losses.dispose();
       this.group.dispose();

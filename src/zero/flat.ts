@@ -1,84 +1,16 @@
-/**
- * A unit's flat buffer as a rank holds it. Elements are always counted in the whole flat buffer; a `FlatBuffer` is memory for
- * some of them (all, or this rank's range), so code that walks elements need not know which.
- */
-import type { Device, DeviceBuffer } from "../device/device.ts";
-import { type DType, dtypeBytes } from "../device/dtype.ts";
-import type { MemoryLabel, OptimizerPart, Tier } from "../device/ledger.ts";
-import type { Segment, Span } from "../device/ops.ts";
-import { computeQueueOf, type Event, type MemoryTier, type QueueName, queueTiers } from "../device/queue.ts";
-import { InternalError } from "../errors/errors.ts";
+/** A unit's flat buffer as a rank holds it: which parts are whole and which are shards, and in which tier, follows from the plan. */
+import type { Device } from "../device/device.ts";
+import { dtypeBytes } from "../device/dtype.ts";
+import type { Tier } from "../device/ledger.ts";
+import type { Segment } from "../device/ops.ts";
+import { computeQueueOf, type Event } from "../device/queue.ts";
 import type { FlatLayout } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
-import type { Split } from "../plan/residence.ts";
 import { Tensor } from "../tensor/tensor.ts";
-
-/** Elements [start, end) of a flat buffer. */
-export interface Range {
-  readonly start: number;
-  readonly end: number;
-}
-
-export class FlatBuffer implements Range {
-  readonly start: number;
-  readonly end: number;
-  readonly dtype: DType;
-  readonly tier: MemoryTier;
-  readonly buffer: DeviceBuffer;
-  readonly #device: Device;
-
-  /** @param queue that touches it first */
-  constructor(
-    device: Device,
-    label: MemoryLabel,
-    range: Range,
-    dtype: DType,
-    queue: QueueName = "compute",
-    tier: MemoryTier = queueTiers[queue][0],
-  ) {
-    this.#device = device;
-    this.start = range.start;
-    this.end = range.end;
-    this.dtype = dtype;
-    this.tier = tier;
-    this.buffer = device.allocate(label, (range.end - range.start) * dtypeBytes[dtype], queue, tier);
-  }
-
-  /** The queue that computes on it. */
-  get queue(): QueueName {
-    return computeQueueOf[this.tier];
-  }
-
-  /** The address of an element of the flat buffer. */
-  at(element: number): Span {
-    if (element < this.start || element > this.end)
-      throw new InternalError(`element ${element} is not in the range [${this.start}, ${this.end}) that is held`);
-    return this.buffer.at((element - this.start) * dtypeBytes[this.dtype]);
-  }
-
-  /** @param queue that used it last */
-  free(queue: QueueName = this.queue): void {
-    this.#device.free(this.buffer, queue);
-  }
-
-  /** Sets [from, from + count) to zero, on its tier's queue. */
-  zero(from = this.start, count = this.end - this.start): void {
-    const args = { count, dtype: this.dtype, value: 0, dst: this.at(from) };
-    this.#device.issue(this.queue, "fill", args);
-  }
-}
-
-/** A part of what a rank updates, whose optimizer states live in one tier, where the update runs as well. */
-export interface StateSegment extends Range {
-  readonly tier: MemoryTier;
-  /** fp32 master weights; in fp32 training the parameters themselves where these rest in the same tier. */
-  readonly master: FlatBuffer;
-  readonly moments: ReadonlyMap<OptimizerPart, FlatBuffer>;
-  /** What the update reads. */
-  readonly gradients: FlatBuffer;
-  /** When the gradients are complete. */
-  settled: Event;
-}
+import { type Elements, FlatBuffer, type Range } from "./elements.ts";
+import type { RestingParameters } from "./parameters.ts";
+import { cutRange, type StateSegment } from "./segment.ts";
+import type { StateStores } from "./stores.ts";
 
 /** Everything of one flat buffer that a rank holds. Which fields are whole and which are shards follows from the residences. */
 export class FlatState {
@@ -87,7 +19,7 @@ export class FlatState {
   readonly own: Range;
   readonly whole: Range;
   /** Parameters at rest. */
-  readonly parameters: FlatBuffer;
+  readonly parameters: RestingParameters;
   /** What this rank updates, in order; none where the parameters are frozen. */
   readonly segments: readonly StateSegment[];
   /** Gradients of all ranks' ranges, where these are kept between micro-batches. */
@@ -109,63 +41,62 @@ export class FlatState {
   #views: ReadonlyMap<string, Tensor> | undefined;
   readonly #device: Device;
 
-  constructor(device: Device, plan: Plan, layout: FlatLayout, rank: number, moments: readonly OptimizerPart[]) {
+  constructor(layout: FlatLayout, parts: FlatParts) {
+    const { device, plan, rank, stores } = parts;
     const { gradients, parameters } = plan.residences;
     this.#device = device;
     this.layout = layout;
     this.own = { start: rank * layout.rangeElements, end: (rank + 1) * layout.rangeElements };
     this.whole = { start: 0, end: layout.paddedElements };
-    const range = (split: Split): Range => (split === "whole" ? this.whole : this.own);
-    const queue = computeQueueOf[parameters.tier as MemoryTier];
-    this.parameters = new FlatBuffer(device, "parameters", range(parameters.split), parameters.dtype, queue);
-    const sharded = parameters.split === "shard";
-    if (sharded && layout.persistent)
+    const pieces = this.#ranges(plan).flatMap(([range]) => cutRange(range, plan.sizes.subGroup.elements));
+    const range = parameters.split === "whole" ? this.whole : this.own;
+    this.parameters = stores.parameters(plan.parameterTier(layout), range, pieces);
+    if (parameters.split === "shard" && layout.persistent)
       this.persistentCopy = new FlatBuffer(device, "gathered", this.whole, parameters.dtype);
     if (layout.trainable && gradients.split === "whole")
       this.wholeGradients = new FlatBuffer(device, "gradients", this.whole, gradients.dtype);
-    this.segments = layout.trainable ? this.#segments(plan, moments) : [];
+    const updated = layout.trainable ? this.#ranges(plan) : [];
+    this.segments = updated.map(([part, tier]) => this.#segment(plan, part, tier, stores));
   }
 
-  #segments(plan: Plan, moments: readonly OptimizerPart[]): StateSegment[] {
+  /** What this rank updates, by the tier in which the states live. */
+  #ranges(plan: Plan): [Range, Tier][] {
     const { optimizer } = plan.residences;
-    if (optimizer.split === "whole") return [this.#segment(plan, this.whole, "device", moments)];
+    if (optimizer.split === "whole") return [[this.whole, "device"]];
     const border = this.own.start + plan.deviceStates(this.layout);
     const parts: [Range, Tier][] = [
       [{ start: this.own.start, end: border }, "device"],
       [{ start: border, end: this.own.end }, optimizer.tier],
     ];
-    return parts
-      .filter(([part]) => part.start < part.end)
-      .map(([part, tier]) => this.#segment(plan, part, tier as MemoryTier, moments));
+    return parts.filter(([part]) => part.start < part.end);
   }
 
-  #segment(plan: Plan, range: Range, tier: MemoryTier, moments: readonly OptimizerPart[]): StateSegment {
-    const queue = computeQueueOf[tier];
-    const make = (label: MemoryLabel, dtype: DType): FlatBuffer =>
-      new FlatBuffer(this.#device, label, range, dtype, queue);
-    const isMaster = this.parameters.dtype === "f32" && this.parameters.tier === tier;
+  #segment(plan: Plan, range: Range, tier: Tier, stores: StateStores): StateSegment {
+    const computeTier = tier === "disk" ? "host" : tier;
+    const whole = computeTier === "device" ? this.wholeGradients : undefined;
+    const { dtype } = plan.residences.gradients;
     return {
       ...range,
-      tier,
-      master: isMaster ? this.parameters : make("master", "f32"),
-      moments: new Map(moments.map((part) => [part, make(part, "f32")])),
-      gradients:
-        this.wholeGradients && tier === "device"
-          ? this.wholeGradients
-          : make("gradients", plan.residences.gradients.dtype),
+      computeTier,
+      states: stores.states(tier, range, this.parameters),
+      gradients: whole ?? new FlatBuffer(this.#device, "gradients", range, dtype, computeQueueOf[computeTier]),
       settled: never,
     };
   }
 
   /** Whether gather has to make the parameters whole. */
   get needsGather(): boolean {
-    const isWhole = this.parameters.end - this.parameters.start === this.layout.paddedElements;
-    return !(isWhole && this.parameters.tier === "device") && !this.persistentCopy;
+    return !this.#wholeAtRest && !this.persistentCopy;
   }
 
   /** Memory in which all parameters are whole now, if there is any. */
   get usable(): FlatBuffer | undefined {
-    return this.needsGather ? this.gathered : (this.persistentCopy ?? this.parameters);
+    return this.persistentCopy ?? this.#wholeAtRest ?? this.gathered;
+  }
+
+  get #wholeAtRest(): FlatBuffer | undefined {
+    const { buffer, tier, start, end } = this.parameters;
+    return tier === "device" && end - start === this.layout.paddedElements ? buffer : undefined;
   }
 
   /** The values of a tensor, where they are usable; ops issued from now on wait until they are complete. */
@@ -184,12 +115,23 @@ export class FlatState {
     this.#views = undefined;
   }
 
+  /** Frees what it holds apart from the stores' own. */
   dispose(): void {
     const { parameters, wholeGradients, persistentCopy, gathered, produced, segments } = this;
-    const held = segments.flatMap(({ master, moments, gradients }) => [master, gradients, ...moments.values()]);
-    for (const buffer of new Set([parameters, wholeGradients, persistentCopy, gathered, produced, ...held]))
+    const gradients = new Set([wholeGradients, ...segments.map((s) => s.gradients)]);
+    for (const buffer of [persistentCopy, gathered, gradients.has(produced) ? undefined : produced, ...gradients])
       buffer?.free();
+    for (const { states } of segments) states.dispose();
+    parameters.dispose();
   }
+}
+
+/** What flat buffers are made with. */
+export interface FlatParts {
+  readonly device: Device;
+  readonly plan: Plan;
+  readonly rank: number;
+  readonly stores: StateStores;
 }
 
 /** An event that has happened. */
@@ -204,7 +146,7 @@ export function viewOf(device: Device, buffer: FlatBuffer, offset: number, shape
 export interface CollectivePart {
   readonly state: FlatState;
   readonly whole: FlatBuffer;
-  readonly own: FlatBuffer;
+  readonly own: Elements;
   /** Elements of this rank's range that take part (of the others' ranges those at the same places). All if left out. */
   readonly part?: Range;
 }

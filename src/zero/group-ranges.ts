@@ -1,6 +1,6 @@
 /** A flat buffer cut at the borders of parameter groups. Padding goes with the tensor before it. */
 import type { FlatLayout } from "../plan/layout.ts";
-import type { Range } from "./flat.ts";
+import type { Range } from "./elements.ts";
 
 /** Elements of a flat buffer that are updated with the numbers of one group. */
 export interface GroupRange extends Range {

@@ -47,7 +47,7 @@ export class GradientNorm {
     const sums = this.#sums.get(tier)!;
     device.upload(sums.at(), before, queue);
     for (const [i, { segments, own }] of this.#flats.entries())
-      for (const segment of segments.filter((s) => s.tier === tier)) {
+      for (const segment of segments.filter((s) => s.computeTier === tier)) {
         const start = Math.max(segment.start, own.start);
         device.wait(queue, segment.settled);
         device.issue(queue, "squareSum", {
@@ -65,7 +65,7 @@ export class GradientNorm {
 
   /** Device first: sub-groups that stay there come first. */
   get #tiers(): MemoryTier[] {
-    const used = new Set(this.#flats.flatMap((f) => f.segments.map((s) => s.tier)));
+    const used = new Set(this.#flats.flatMap((f) => f.segments.map((s) => s.computeTier)));
     return (["device", "host"] as const).filter((tier) => used.has(tier));
   }
 

@@ -12,15 +12,9 @@ import { gapsOf } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import { elementDType } from "../plan/residence.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import {
-  type CollectivePart,
-  FlatBuffer,
-  type FlatState,
-  type Range,
-  type StateSegment,
-  segmentCalls,
-  viewOf,
-} from "./flat.ts";
+import { FlatBuffer, type Range } from "./elements.ts";
+import { type CollectivePart, type FlatState, segmentCalls, viewOf } from "./flat.ts";
+import type { StateSegment } from "./segment.ts";
 import type { UnitState } from "./unit.ts";
 
 export class GradientSettler {
@@ -176,8 +170,8 @@ export class GradientSettler {
   /** Where the reduced gradients of a segment go on the device: where they rest, or into a bucket on their way to another tier. */
   #targetOf(state: FlatState, segment: StateSegment, whole: FlatBuffer): Target {
     const part = { start: Math.max(segment.start, state.own.start), end: Math.min(segment.end, state.own.end) };
-    const { gradients, tier } = segment;
-    const rest = state.wholeGradients ?? (tier === "device" ? gradients : undefined);
+    const { gradients, computeTier } = segment;
+    const rest = state.wholeGradients ?? (computeTier === "device" ? gradients : undefined);
     const own = rest ?? new FlatBuffer(this.#device, "buckets", part, gradients.dtype, "collective");
     return { state, segment, whole, own, part, rests: rest !== undefined };
   }
@@ -249,6 +243,7 @@ interface Outgoing {
 interface Target extends CollectivePart {
   readonly segment: StateSegment;
   readonly part: Range;
+  readonly own: FlatBuffer;
   /** Whether `own` is where gradients rest on the device. */
   readonly rests: boolean;
 }

@@ -8,7 +8,8 @@ import { dtypeBytes } from "../device/dtype.ts";
 import { type OptimizerPart, optimizerParts } from "../device/ledger.ts";
 import { ModelError } from "../errors/errors.ts";
 import { piecesWithin } from "../plan/layout.ts";
-import type { FlatBuffer, FlatState, Range } from "./flat.ts";
+import type { Elements, Range } from "./elements.ts";
+import type { FlatState } from "./flat.ts";
 import type { EngineProgress } from "./progress.ts";
 
 /** `master` holds the weights of every tensor: fp32 master weights, or the parameters where these are all there is. */
@@ -35,7 +36,8 @@ export interface StateRange {
   /** First element, counted within the tensor. */
   readonly first: number;
   readonly count: number;
-  readonly buffer: FlatBuffer;
+  /** fp32 values of [offset, offset + count), counted within the flat buffer. */
+  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
   /** The same first element, counted within the flat buffer. */
   readonly offset: number;
 }
@@ -51,62 +53,46 @@ export interface StateReader {
 /** Elements that pass through the host at once. */
 export const pieceElements = 1 << 20;
 
-export function stateReader(device: Device, flats: readonly FlatState[]): StateReader {
+export function stateReader(flats: readonly FlatState[]): StateReader {
   return {
     ranges: flats.flatMap(stateRanges),
-    read: (range, first, count) => readRange(device, range.buffer, range.offset + first, count),
+    read: (range, first, count) => range.read(range.offset + first, count),
   };
 }
 
-/** A part of a rank's own range and where a kind of its states lies. */
+/** A part of a rank's own range, and how a kind of its states is read. */
 export interface Held extends Range {
   readonly kind: StateKind;
-  readonly buffer: FlatBuffer;
+  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
 }
 
 /** What this rank owns of elements [start, end) of a flat buffer, each kind once. */
 export function heldWithin(flat: FlatState, start: number, end: number): Held[] {
-  const cut = (range: Range, kind: StateKind, buffer: FlatBuffer): Held[] => {
+  const cut = (range: Range, kind: StateKind, read: Held["read"]): Held[] => {
     const held = { start: Math.max(range.start, flat.own.start, start), end: Math.min(range.end, flat.own.end, end) };
-    return held.start < held.end ? [{ ...held, kind, buffer }] : [];
+    return held.start < held.end ? [{ ...held, kind, read }] : [];
   };
-  if (flat.segments.length === 0) return cut(flat.own, "master", flat.parameters);
-  return flat.segments.flatMap((segment) => [
-    ...cut(segment, "master", segment.master),
-    ...[...segment.moments].flatMap(([kind, buffer]) => cut(segment, kind, buffer)),
-  ]);
+  const { segments, parameters } = flat;
+  if (segments.length === 0) return cut(flat.own, "master", (offset, count) => parameters.read(offset, count));
+  return segments.flatMap(({ states, ...segment }) => {
+    const parts = states.tier === "disk" ? states.subGroups : [segment];
+    return states.parts.flatMap((kind) =>
+      parts.flatMap((part) => cut(part, kind, (offset, count) => states.read(kind, offset, count))),
+    );
+  });
 }
 
 /** What this rank owns of a flat buffer, tensor by tensor. */
 export function stateRanges(flat: FlatState): StateRange[] {
-  return heldWithin(flat, flat.own.start, flat.own.end).flatMap(({ kind, buffer, start, end }) =>
-    piecesWithin(flat.layout, start, end).map((piece) => ({ ...piece, kind, buffer })),
+  return heldWithin(flat, flat.own.start, flat.own.end).flatMap(({ kind, read, start, end }) =>
+    piecesWithin(flat.layout, start, end).map((piece) => ({ ...piece, kind, read })),
   );
 }
-
-/** fp32 values of [offset, offset + count), counted within the flat buffer, once its tier's queue has done what it was given. */
-export async function readRange(
-  device: Device,
-  from: FlatBuffer,
-  offset: number,
-  count: number,
-): Promise<Float32Array<ArrayBuffer>> {
-  const declared = new Float32Array(count);
-  if (from.dtype === "f32") return floats(await device.read(from.at(offset), "f32", count, declared, from.queue));
-  const staging = device.allocate("staging", count * dtypeBytes.f32, from.queue, from.tier);
-  const src = from.at(offset);
-  device.issue(from.queue, "cast", { count, srcType: from.dtype, dstType: "f32", src, dst: staging.at() });
-  const bytes = await device.read(staging.at(), "f32", count, declared, from.queue);
-  device.free(staging, from.queue);
-  return floats(bytes);
-}
-
-const floats = (bytes: Uint8Array): Float32Array<ArrayBuffer> => new Float32Array(bytes.buffer as ArrayBuffer);
 
 /** Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces. */
 export async function writeRange(
   device: Device,
-  to: FlatBuffer,
+  to: Elements,
   range: Pick<StateRange, "name" | "kind" | "first" | "count" | "offset">,
   source: StateSource,
 ): Promise<void> {

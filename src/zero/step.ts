@@ -5,24 +5,18 @@
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import type { DType } from "../device/dtype.ts";
 import type { OptimizerPart } from "../device/ledger.ts";
-import type { Event, QueueName } from "../device/queue.ts";
+import type { Event } from "../device/queue.ts";
 import { ParameterGroups } from "../optim/groups.ts";
 import { createOptimizer, type Optimizer, type UpdateStep } from "../optim/optimizer.ts";
 import { learningRateOf, momentumOf } from "../optim/schedules.ts";
 import type { FlatLayout } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
-import { fetchOwn } from "./fetch.ts";
-import {
-  type CollectivePart,
-  FlatBuffer,
-  type FlatState,
-  type Range,
-  type StateSegment,
-  segmentCalls,
-} from "./flat.ts";
+import type { Elements, Range } from "./elements.ts";
+import { type CollectivePart, type FlatState, segmentCalls } from "./flat.ts";
 import { type GroupRange, groupRanges, rangesWithin } from "./group-ranges.ts";
+import type { CrossingBuffer } from "./parameters.ts";
+import type { StatesInMemory } from "./segment.ts";
 import type { UnitState } from "./unit.ts";
 
 export class OptimizerStep {
@@ -32,10 +26,11 @@ export class OptimizerStep {
   readonly #optimizer: Optimizer;
   readonly #groups: ParameterGroups;
   readonly #groupRanges: ReadonlyMap<FlatLayout, readonly GroupRange[]>;
-  #inFlight: { readonly staging: FlatBuffer; readonly queue: QueueName } | undefined;
+  readonly #crossing: CrossingBuffer;
 
   /** @throws UsageError for a parameter group that has no parameter */
-  constructor(device: Device, group: ProcessGroup, plan: Plan) {
+  constructor(device: Device, group: ProcessGroup, plan: Plan, crossing: CrossingBuffer) {
+    this.#crossing = crossing;
     this.#device = device;
     this.#group = group;
     this.#plan = plan;
@@ -67,52 +62,35 @@ export class OptimizerStep {
       for (const state of unit.trainable) this.#update(state, steps);
       this.#publish(unit);
     }
-    this.#freeInFlight();
+    this.#crossing.flush();
   }
 
   /** @param steps of each parameter group */
   #update(state: FlatState, steps: readonly UpdateStep[]): void {
-    const subGroup = this.#plan.sizes.subGroup.elements;
-    state.ready = state.segments.flatMap((segment) => {
+    const groups = this.#groupRanges.get(state.layout)!;
+    state.ready = state.segments.flatMap(({ states, gradients }) => {
       let ready: readonly Event[] = [];
-      for (let first = segment.start; first < segment.end; first += subGroup)
-        ready = this.#updateSubGroup(state, segment, first, Math.min(first + subGroup, segment.end), steps);
+      for (const subGroup of states.subGroups)
+        states.update(subGroup, (memory) => {
+          const master = memory.part("master");
+          ready = state.parameters.refresh(subGroup, master, (copy) => {
+            for (const range of rangesWithin(groups, subGroup.start, subGroup.end))
+              this.#updateRange(memory, gradients, copy, range, steps[range.group]!);
+          });
+          return ready;
+        });
       return ready;
     });
   }
 
-  /** Updates elements [start, end) where their states live. @returns when their parameters are fresh where they rest */
-  #updateSubGroup(
-    state: FlatState,
-    segment: StateSegment,
-    start: number,
-    end: number,
-    steps: readonly UpdateStep[],
-  ): readonly Event[] {
-    const device = this.#device;
-    const { parameters } = state;
-    const { master } = segment;
-    const queue = master.queue;
-    const crosses = parameters.tier !== segment.tier;
-    const copy =
-      master.dtype === parameters.dtype
-        ? master
-        : crosses
-          ? this.#staging({ start, end }, parameters.dtype, queue)
-          : parameters;
-    for (const range of rangesWithin(this.#groupRanges.get(state.layout)!, start, end))
-      this.#updateRange(segment, copy === master ? undefined : copy, range, steps[range.group]!);
-    const updated = device.mark(queue);
-    if (!crosses) return [updated];
-    const crossing = parameters.tier === "device" ? "up" : "down";
-    device.wait(crossing, updated);
-    const crossed = device.cross(crossing, copy.at(start), parameters.at(start), end - start, parameters.dtype);
-    if (copy !== master) this.#letGo(copy, crossing);
-    return [crossed];
-  }
-
-  #updateRange(segment: StateSegment, copy: FlatBuffer | undefined, { start, end }: Range, step: UpdateStep): void {
-    const { master, gradients, moments } = segment;
+  #updateRange(
+    states: StatesInMemory,
+    gradients: Elements,
+    copy: Elements | undefined,
+    { start, end }: Range,
+    step: UpdateStep,
+  ): void {
+    const master = states.part("master");
     const range = {
       count: end - start,
       master: master.at(start),
@@ -120,42 +98,27 @@ export class OptimizerStep {
       gradientType: gradients.dtype,
       parameter: copy ? copy.at(start) : null,
       parameterType: copy?.dtype ?? master.dtype,
-      state: (part: OptimizerPart) => moments.get(part)!.at(start),
+      state: (part: OptimizerPart) => states.part(part).at(start),
     };
     this.#optimizer.issue(this.#device, master.queue, range, step);
   }
 
-  /** Fresh parameters on their way to another tier. */
-  #staging(range: Range, dtype: DType, queue: QueueName): FlatBuffer {
-    return new FlatBuffer(this.#device, "staging", range, dtype, queue);
-  }
-
-  /** The next piece is written to other memory while this one crosses. */
-  #letGo(staging: FlatBuffer, queue: QueueName): void {
-    this.#freeInFlight();
-    this.#inFlight = { staging, queue };
-  }
-
-  #freeInFlight(): void {
-    if (this.#inFlight) this.#inFlight.staging.free(this.#inFlight.queue);
-    this.#inFlight = undefined;
-  }
-
   /** Whole copies of parameters of which this rank updated its own range. */
   #publish(unit: UnitState): void {
-    const device = this.#device;
     const parts = unit.trainable.flatMap((state): CollectivePart[] => {
       const { persistentCopy, parameters } = state;
-      if (persistentCopy) return [{ state, whole: persistentCopy, own: fetchOwn(device, state, persistentCopy) }];
+      if (persistentCopy)
+        return [{ state, whole: persistentCopy, own: parameters.fetch(state.own, persistentCopy, state.ready) }];
       const updatedAll = state.segments.every((s) => s.start === 0 && s.end === state.layout.paddedElements);
-      if (state.needsGather || updatedAll) return [];
-      for (const event of state.ready) device.wait("collective", event);
-      return [{ state, whole: parameters, own: parameters }];
+      const whole = state.usable;
+      if (state.needsGather || updatedAll || !whole) return [];
+      for (const event of state.ready) this.#device.wait("collective", event);
+      return [{ state, whole, own: whole }];
     });
     if (parts.length === 0) return;
     const dtype = this.#plan.residences.parameters.dtype;
     for (const segments of segmentCalls(parts, this.#plan.sizes.allgatherBucket.elements, this.#group.worldSize))
       this.#group.allGather(segments, dtype, `the updated parameters of unit ${unit.name}`);
-    for (const { state } of parts) state.ready = [device.mark("collective")];
+    for (const { state } of parts) state.ready = [this.#device.mark("collective")];
   }
 }

@@ -8,7 +8,6 @@
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import type { OptimizerPart } from "../device/ledger.ts";
 import type { Event } from "../device/queue.ts";
 import { InternalError } from "../errors/errors.ts";
 import type { DescribedModel } from "../nn/describe.ts";
@@ -16,8 +15,9 @@ import type { Parameter } from "../nn/parameter.ts";
 import type { UnitLayout } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { fetchOwn, fetchQueueOf } from "./fetch.ts";
-import { FlatBuffer, FlatState, segmentCalls } from "./flat.ts";
+import { FlatBuffer } from "./elements.ts";
+import { type FlatParts, FlatState, segmentCalls } from "./flat.ts";
+import type { StateStores } from "./stores.ts";
 
 export class UnitState {
   readonly name: string;
@@ -29,9 +29,9 @@ export class UnitState {
   /** Whether its gradients have been settled in this micro-batch. */
   isSettled = false;
 
-  constructor(device: Device, plan: Plan, layout: UnitLayout, rank: number, moments: readonly OptimizerPart[]) {
+  constructor(layout: UnitLayout, parts: FlatParts) {
     this.name = layout.name;
-    this.flats = layout.flats.map((flat) => new FlatState(device, plan, flat, rank, moments));
+    this.flats = layout.flats.map((flat) => new FlatState(flat, parts));
   }
 
   /** Elements that gathering it makes. */
@@ -68,14 +68,15 @@ export class Units {
     group: ProcessGroup,
     plan: Plan,
     model: DescribedModel,
-    moments: readonly OptimizerPart[],
+    stores: StateStores,
     takeGradient: (flat: FlatState, parameter: Parameter) => { tensor: Tensor; accumulate: boolean },
   ) {
     this.#device = device;
     this.#group = group;
     this.#plan = plan;
     this.#model = model;
-    this.all = plan.units.map((unit) => new UnitState(device, plan, unit, group.rank, moments));
+    const parts = { device, plan, rank: group.rank, stores };
+    this.all = plan.units.map((unit) => new UnitState(unit, parts));
     this.#byName = new Map(this.all.map((unit) => [unit.name, unit]));
     for (const [i, { uses }] of plan.units.entries())
       this.all[i]!.together = [this.all[i]!, ...uses.map((name) => this.#byName.get(name)!)];
@@ -142,11 +143,11 @@ export class Units {
     const flats = unit.flats.filter((f) => f.needsGather && !f.gathered);
     if (flats.length === 0) return;
     const parts = flats.map((state) => {
-      const { parameters } = state;
-      const queue = fetchQueueOf[parameters.tier];
-      const whole = new FlatBuffer(this.#device, "gathered", state.whole, parameters.dtype, queue, "device");
+      const { parameters, own } = state;
+      const { dtype, fetchQueue } = parameters;
+      const whole = new FlatBuffer(this.#device, "gathered", state.whole, dtype, fetchQueue, "device");
       state.gathered = whole;
-      return { state, whole, own: fetchOwn(this.#device, state, whole) };
+      return { state, whole, own: parameters.fetch(own, whole, state.ready) };
     });
     let done: Event | undefined;
     for (const segments of segmentCalls(parts, this.#plan.sizes.allgatherBucket.elements, this.#group.worldSize))

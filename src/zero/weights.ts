@@ -6,13 +6,14 @@
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
+import { computeQueueOf } from "../device/queue.ts";
 import type { DescribedModel } from "../nn/describe.ts";
-import { type PieceRange, piecesWithin } from "../plan/layout.ts";
+import { type FlatLayout, type PieceRange, piecesWithin } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import { randomKey } from "../tensor/random.ts";
-import { fetchOwn } from "./fetch.ts";
-import { type CollectivePart, type FlatBuffer, type FlatState, segmentCalls } from "./flat.ts";
-import { heldWithin, pieceElements, readRange, type StateKind, type StateSource, writeRange } from "./state.ts";
+import { type Elements, type Range, zeroElements } from "./elements.ts";
+import { type CollectivePart, type FlatState, segmentCalls } from "./flat.ts";
+import { heldWithin, pieceElements, type StateKind, type StateSource, writeRange } from "./state.ts";
 import type { UnitState } from "./unit.ts";
 
 /** Where given weights come from, by tensor name and element. */
@@ -38,27 +39,28 @@ export async function initialiseWeights(
   seed: number,
   source: StateSource | undefined,
 ): Promise<void> {
-  const fill = async (kind: StateKind, target: FlatBuffer, range: PieceRange): Promise<void> => {
-    if (source?.has(range.name, kind)) await writeRange(device, target, { ...range, kind }, source);
-    else if (kind === "master") draw(device, model, seed, target, range);
+  const fill = async (kind: StateKind, to: Elements, layout: FlatLayout, part: Range): Promise<void> => {
+    zeroElements(device, to, part.start, part.end - part.start);
+    for (const range of piecesWithin(layout, part.start, part.end))
+      if (source?.has(range.name, kind)) await writeRange(device, to, { ...range, kind }, source);
+      else if (kind === "master") draw(device, model, seed, to, range);
   };
   for (const state of units.flatMap((u) => u.flats)) {
-    const targets = new Map<FlatBuffer, StateKind>([[state.parameters, "master"]]);
-    for (const segment of state.segments) {
-      targets.set(segment.master, "master");
-      for (const [kind, moment] of segment.moments) targets.set(moment, kind);
-      segment.gradients.zero();
+    const { layout, parameters, segments, wholeGradients } = state;
+    await parameters.fill(parameters, (to) => fill("master", to, layout, { start: to.start, end: to.end }));
+    for (const { states, gradients } of segments) {
+      for (const part of states.subGroups)
+        await states.fill(part, async (memory) => {
+          for (const kind of states.parts) await fill(kind, memory.part(kind), layout, part);
+        });
+      gradients.zero();
     }
-    for (const [target, kind] of targets) {
-      target.zero();
-      for (const range of piecesWithin(state.layout, target.start, target.end)) await fill(kind, target, range);
-    }
-    state.wholeGradients?.zero();
-    state.ready = [device.mark(state.parameters.queue)];
+    wholeGradients?.zero();
+    state.ready = [device.mark(parameters.tier === "disk" ? "diskWrite" : computeQueueOf[parameters.tier])];
   }
 }
 
-function draw(device: Device, model: DescribedModel, seed: number, target: FlatBuffer, range: PieceRange): void {
+function draw(device: Device, model: DescribedModel, seed: number, target: Elements, range: PieceRange): void {
   const { initialiser } = model.parameters.get(range.name)!;
   const to = { count: range.count, dtype: target.dtype, dst: target.at(range.offset) };
   if (initialiser.kind === "constant") device.issue(target.queue, "fill", { ...to, value: initialiser.value });
@@ -74,7 +76,7 @@ export function gatherPersistent(device: Device, group: ProcessGroup, plan: Plan
   for (const unit of units) {
     const parts = unit.flats.flatMap((state): CollectivePart[] => {
       const whole = state.persistentCopy;
-      return whole ? [{ state, whole, own: fetchOwn(device, state, whole) }] : [];
+      return whole ? [{ state, whole, own: state.parameters.fetch(state.own, whole, state.ready) }] : [];
     });
     if (parts.length === 0) continue;
     for (const segments of segmentCalls(parts, plan.sizes.allgatherBucket.elements, group.worldSize))
@@ -116,7 +118,7 @@ async function gatherRange(
   for (const held of heldWithin(state, start, start + count).filter(({ kind }) => kind === "master"))
     device.upload(
       own.at((held.start - start) * dtypeBytes.f32),
-      await readRange(device, held.buffer, held.start, held.end - held.start),
+      await held.read(held.start, held.end - held.start),
     );
   device.wait("collective", device.mark("compute"));
   const segment = { whole: whole.at(), stride: count, start: 0, count, own: own.at() };

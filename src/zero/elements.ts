@@ -1,0 +1,92 @@
+/** Elements of a flat buffer in memory. They are always counted in the whole flat buffer, so code that walks them need not know how much of it is held. */
+import type { Device, DeviceBuffer } from "../device/device.ts";
+import { type DType, dtypeBytes } from "../device/dtype.ts";
+import type { MemoryLabel } from "../device/ledger.ts";
+import type { Span } from "../device/ops.ts";
+import { computeQueueOf, type MemoryTier, type QueueName, queueTiers } from "../device/queue.ts";
+import { InternalError } from "../errors/errors.ts";
+
+/** Elements [start, end) of a flat buffer. */
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface Elements extends Range {
+  readonly dtype: DType;
+  readonly tier: MemoryTier;
+  /** The queue that computes on them. */
+  readonly queue: QueueName;
+  /** The address of an element of the flat buffer. */
+  at(element: number): Span;
+}
+
+/** An allocation for some elements: all, or a rank's range, or a piece of it. */
+export class FlatBuffer implements Elements {
+  readonly start: number;
+  readonly end: number;
+  readonly dtype: DType;
+  readonly tier: MemoryTier;
+  readonly buffer: DeviceBuffer;
+  readonly #device: Device;
+
+  /** @param queue that touches it first */
+  constructor(
+    device: Device,
+    label: MemoryLabel,
+    range: Range,
+    dtype: DType,
+    queue: QueueName = "compute",
+    tier: MemoryTier = queueTiers[queue][0],
+  ) {
+    this.#device = device;
+    this.start = range.start;
+    this.end = range.end;
+    this.dtype = dtype;
+    this.tier = tier;
+    this.buffer = device.allocate(label, (range.end - range.start) * dtypeBytes[dtype], queue, tier);
+  }
+
+  get queue(): QueueName {
+    return computeQueueOf[this.tier];
+  }
+
+  at(element: number): Span {
+    if (element < this.start || element > this.end)
+      throw new InternalError(`element ${element} is not in the range [${this.start}, ${this.end}) that is held`);
+    return this.buffer.at((element - this.start) * dtypeBytes[this.dtype]);
+  }
+
+  /** @param queue that used it last */
+  free(queue: QueueName = this.queue): void {
+    this.#device.free(this.buffer, queue);
+  }
+
+  /** Sets [from, from + count) to zero, on its tier's queue. */
+  zero(from = this.start, count = this.end - this.start): void {
+    zeroElements(this.#device, this, from, count);
+  }
+}
+
+export function zeroElements(device: Device, to: Elements, from: number, count: number): void {
+  device.issue(to.queue, "fill", { count, dtype: to.dtype, value: 0, dst: to.at(from) });
+}
+
+/** fp32 values of [offset, offset + count), counted within the flat buffer, once their queue has done what it was given. */
+export async function readElements(
+  device: Device,
+  from: Elements,
+  offset: number,
+  count: number,
+): Promise<Float32Array<ArrayBuffer>> {
+  const declared = new Float32Array(count);
+  if (from.dtype === "f32") return floats(await device.read(from.at(offset), "f32", count, declared, from.queue));
+  const staging = device.allocate("staging", count * dtypeBytes.f32, from.queue, from.tier);
+  const src = from.at(offset);
+  device.issue(from.queue, "cast", { count, srcType: from.dtype, dstType: "f32", src, dst: staging.at() });
+  const bytes = await device.read(staging.at(), "f32", count, declared, from.queue);
+  device.free(staging, from.queue);
+  return floats(bytes);
+}
+
+const floats = (bytes: Uint8Array): Float32Array<ArrayBuffer> => new Float32Array(bytes.buffer as ArrayBuffer);

@@ -1,0 +1,130 @@
+/**
+ * Where a flat buffer's parameters rest, and their two ways: fresh values from an update to where they rest, and a rank's own range
+ * from there to the device, where an all-gather reads it.
+ */
+import type { Device } from "../device/device.ts";
+import type { DType } from "../device/dtype.ts";
+import type { Tier } from "../device/ledger.ts";
+import { computeQueueOf, type Event, type MemoryTier, type QueueName } from "../device/queue.ts";
+import { type Elements, FlatBuffer, type Range, readElements } from "./elements.ts";
+
+export interface RestingParameters extends Range {
+  readonly tier: Tier;
+  readonly dtype: DType;
+  /** The memory itself, where they rest in memory. */
+  readonly buffer: FlatBuffer | undefined;
+  /** The queue that first touches what a gather makes. */
+  readonly fetchQueue: QueueName;
+  /**
+   * Brings the own range to the device; collectives that are issued from now on find it complete.
+   * @param whole memory for all ranges, where the own one is put unless it rests on the device
+   * @returns what the all-gather reads the own range from
+   */
+  fetch(own: Range, whole: FlatBuffer, ready: readonly Event[]): Elements;
+  /**
+   * Lets an update write [start, end): `write` is given the memory for the copy that the update makes, or nothing where the
+   * master itself is enough. @returns when they are complete where they rest
+   */
+  refresh(range: Range, master: Elements, write: (copy: Elements | undefined) => void): readonly Event[];
+  /** The same for first values, which `write` puts into memory of any tier. */
+  fill(range: Range, write: (to: Elements) => Promise<void>): Promise<void>;
+  /** fp32 values of elements [offset, offset + count). */
+  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  dispose(): void;
+}
+
+/** Fresh values on their way to another tier: one piece is written while the one before crosses. */
+export class CrossingBuffer {
+  readonly #device: Device;
+  #last: { readonly buffer: FlatBuffer; readonly queue: QueueName } | undefined;
+
+  constructor(device: Device) {
+    this.#device = device;
+  }
+
+  make(range: Range, dtype: DType, tier: MemoryTier): FlatBuffer {
+    return new FlatBuffer(this.#device, "staging", range, dtype, computeQueueOf[tier]);
+  }
+
+  /** @param queue that uses it last */
+  letGo(buffer: FlatBuffer, queue: QueueName): void {
+    this.flush();
+    this.#last = { buffer, queue };
+  }
+
+  flush(): void {
+    this.#last?.buffer.free(this.#last.queue);
+    this.#last = undefined;
+  }
+}
+
+/** Parameters in the memory of the device or the host. */
+export class MemoryParameters implements RestingParameters {
+  readonly buffer: FlatBuffer;
+  readonly #device: Device;
+  readonly #crossing: CrossingBuffer;
+
+  constructor(device: Device, crossing: CrossingBuffer, range: Range, dtype: DType, tier: MemoryTier) {
+    this.#device = device;
+    this.#crossing = crossing;
+    this.buffer = new FlatBuffer(device, "parameters", range, dtype, computeQueueOf[tier]);
+  }
+
+  get start(): number {
+    return this.buffer.start;
+  }
+
+  get end(): number {
+    return this.buffer.end;
+  }
+
+  get dtype(): DType {
+    return this.buffer.dtype;
+  }
+
+  get tier(): MemoryTier {
+    return this.buffer.tier;
+  }
+
+  get fetchQueue(): QueueName {
+    return this.tier === "device" ? "collective" : "up";
+  }
+
+  fetch(own: Range, whole: FlatBuffer, ready: readonly Event[]): Elements {
+    const device = this.#device;
+    for (const event of ready) device.wait(this.fetchQueue, event);
+    if (this.tier === "device") return this.buffer;
+    const count = own.end - own.start;
+    device.wait("collective", device.cross("up", this.buffer.at(own.start), whole.at(own.start), count, this.dtype));
+    return whole;
+  }
+
+  refresh({ start, end }: Range, master: Elements, write: (copy: Elements | undefined) => void): readonly Event[] {
+    const device = this.#device;
+    const crosses = master.tier !== this.tier;
+    if (!crosses) {
+      write(master === this.buffer ? undefined : this.buffer);
+      return [device.mark(master.queue)];
+    }
+    const staging = master.dtype === this.dtype ? undefined : this.#crossing.make({ start, end }, this.dtype, master.tier);
+    write(staging);
+    const queue = this.tier === "device" ? "up" : "down";
+    device.wait(queue, device.mark(master.queue));
+    const from = staging ?? master;
+    const crossed = device.cross(queue, from.at(start), this.buffer.at(start), end - start, this.dtype);
+    if (staging) this.#crossing.letGo(staging, queue);
+    return [crossed];
+  }
+
+  fill(_range: Range, write: (to: Elements) => Promise<void>): Promise<void> {
+    return write(this.buffer);
+  }
+
+  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+    return readElements(this.#device, this.buffer, offset, count);
+  }
+
+  dispose(): void {
+    this.buffer.free();
+  }
+}

@@ -1,0 +1,122 @@
+/** Where the optimizer states of a part of a flat buffer rest, and how they become addressable for an update. */
+import type { Device } from "../device/device.ts";
+import type { OptimizerPart, Tier } from "../device/ledger.ts";
+import type { Event, MemoryTier } from "../device/queue.ts";
+import type { DiskStates, StateRecord } from "./disk-states.ts";
+import { type Elements, type FlatBuffer, type Range, readElements } from "./elements.ts";
+
+/** Optimizer states that ops can address. */
+export interface StatesInMemory {
+  part(part: OptimizerPart): Elements;
+}
+
+/** A part of what a rank updates, whose optimizer states live in one tier. */
+export interface StateSegment extends Range {
+  /** Where the update runs. */
+  readonly computeTier: MemoryTier;
+  readonly states: SegmentStates;
+  /** What the update reads. */
+  readonly gradients: FlatBuffer;
+  /** When the gradients are complete. */
+  settled: Event;
+}
+
+/** The states of one segment, sub-group by sub-group. */
+export interface SegmentStates {
+  readonly tier: Tier;
+  readonly parts: readonly OptimizerPart[];
+  /** Neighbours in order; together the segment. */
+  readonly subGroups: readonly Range[];
+  /** Calls `body` with the states of a sub-group; it returns what reads them beside the ops on their queue. */
+  update(subGroup: Range, body: (states: StatesInMemory) => readonly Event[]): void;
+  /** The same for first values: `body` writes all of them. */
+  fill(subGroup: Range, body: (states: StatesInMemory) => Promise<void>): Promise<void>;
+  /** fp32 values of elements [offset, offset + count), which lie in one sub-group. */
+  read(part: OptimizerPart, offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  dispose(): void;
+}
+
+/** [start, end) in pieces of at most `elements`. */
+export function cutRange({ start, end }: Range, elements: number): Range[] {
+  const pieces: Range[] = [];
+  for (let first = start; first < end; first += elements)
+    pieces.push({ start: first, end: Math.min(first + elements, end) });
+  return pieces;
+}
+
+/** States in the memory of the device or the host. */
+export class MemoryStates implements SegmentStates {
+  readonly tier: MemoryTier;
+  readonly parts: readonly OptimizerPart[];
+  readonly subGroups: readonly Range[];
+  readonly #own: ReadonlyMap<OptimizerPart, FlatBuffer>;
+  readonly #master: FlatBuffer | undefined;
+  readonly #device: Device;
+
+  /** @param master the parameters, where these are their own master */
+  constructor(
+    device: Device,
+    own: ReadonlyMap<OptimizerPart, FlatBuffer>,
+    master: FlatBuffer | undefined,
+    tier: MemoryTier,
+    subGroups: readonly Range[],
+  ) {
+    this.#device = device;
+    this.#own = own;
+    this.#master = master;
+    this.parts = [...(master ? (["master"] as const) : []), ...own.keys()];
+    this.tier = tier;
+    this.subGroups = subGroups;
+  }
+
+  part(part: OptimizerPart): FlatBuffer {
+    return this.#own.get(part) ?? this.#master!;
+  }
+
+  update(_subGroup: Range, body: (states: StatesInMemory) => unknown): void {
+    body(this);
+  }
+
+  async fill(_subGroup: Range, body: (states: StatesInMemory) => Promise<void>): Promise<void> {
+    await body(this);
+  }
+
+  read(part: OptimizerPart, offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+    return readElements(this.#device, this.part(part), offset, count);
+  }
+
+  dispose(): void {
+    for (const buffer of this.#own.values()) buffer.free();
+  }
+}
+
+/** States on disk. */
+export class StatesOnDisk implements SegmentStates {
+  readonly tier = "disk";
+  readonly parts: readonly OptimizerPart[];
+  readonly subGroups: readonly StateRecord[];
+  readonly #store: DiskStates;
+
+  constructor(store: DiskStates, range: Range) {
+    this.#store = store;
+    this.parts = store.parts;
+    this.subGroups = store.place(range);
+  }
+
+  update(subGroup: Range, body: (states: StatesInMemory) => readonly Event[]): void {
+    this.#store.update(subGroup as StateRecord, body);
+  }
+
+  fill(subGroup: Range, body: (states: StatesInMemory) => Promise<void>): Promise<void> {
+    return this.#store.fill(subGroup as StateRecord, body);
+  }
+
+  read(part: OptimizerPart, offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+    const record = this.subGroups.find((r) => r.start <= offset && offset < r.end)!;
+    return this.#store.read(record, part, offset, count);
+  }
+
+  dispose(): void {
+    this.#store.release(this.subGroups);
+  }
+}
