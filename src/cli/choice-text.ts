@@ -31,14 +31,18 @@ function lengthOf({ steps, epochs, seconds, boundBy }: Choice): string {
   const times = epochs < 10 ? epochs.toFixed(1) : formatCount(epochs);
   const run = `${formatCount(steps)} steps see the text ${times} times, in about ${formatDuration(seconds)}`;
   if (boundBy === "epochs")
-    return `${run}.\nMore than ${mostEpochs} times would teach it by heart: longer text makes a better model, not more steps.`;
+    return `${run}.\nMore than ${mostEpochs} times would teach it by heart: a longer text makes a better model.`;
   return boundBy === "time" ? `${run}; give --steps for another length.` : `${run}.`;
 }
 
 function keeping(output: string | undefined, hasSettings: boolean): string[] {
-  const both = hasSettings ? "its config.json and the ds_config.json" : "its config.json";
+  const files = `config.json${hasSettings ? ` and ${keptConfigName}` : ""}`;
   if (output === undefined)
-    return [`Nothing is kept without --output DIR; with it the model, ${both} are written there.`];
-  const files = hasSettings ? `--model ${output} --config ${output}/${keptConfigName}` : `--model ${output}`;
-  return [`The trained model, ${both} go to ${output}; to train it further:`, `  shunya train ${files} --data ...`];
+    return [`Nothing is kept without --output DIR: there the model goes at the end, with its`, `${files}.`];
+  const flags = hasSettings ? `--model ${output} --config ${output}/${keptConfigName}` : `--model ${output}`;
+  return [
+    `The model goes to ${output} at the end, with its ${files}.`,
+    "To train it further:",
+    `  shunya train ${flags} --data ...`,
+  ];
 }

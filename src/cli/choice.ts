@@ -36,7 +36,7 @@ export const mostEpochs = 8;
 /** Where time is short: with fewer tokens a parameter a smaller model learns more in it (Hoffmann et al. 2022 found 20). */
 const leastTokensPerParameter = 10;
 /** A smaller model would hardly see more of the text than this share. */
-const nearlyAll = 0.75;
+const nearlyAll = 2 / 3;
 /** Where text is short: a larger model learns more from each byte, until it only remembers. */
 const mostParametersPerByte = 8;
 /** bf16 costs accuracy: it must pay in time. */

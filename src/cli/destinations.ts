@@ -28,6 +28,12 @@ export async function checkOutput(folder: string): Promise<void> {
   }
 }
 
+export interface LineLogOptions {
+  readonly inputs: readonly string[];
+  readonly goesOn: boolean;
+  readonly logger: Logger;
+}
+
 /** A file of one line a step. A disk that fills up costs the log, not the training. */
 export class LineLog implements AsyncDisposable {
   readonly #stream: WriteStream;
@@ -37,12 +43,15 @@ export class LineLog implements AsyncDisposable {
     stream.on("error", onError);
   }
 
-  /** Empties the file or makes it. @param inputs files that the run reads @throws UsageError */
-  static async open(path: string, inputs: readonly string[], logger: Logger): Promise<LineLog> {
+  /**
+   * Makes the file. One that is there is emptied, unless a run goes on in it.
+   * @param inputs files that the run reads @throws UsageError
+   */
+  static async open(path: string, { inputs, goesOn, logger }: LineLogOptions): Promise<LineLog> {
     const input = inputs.find((file) => resolve(file) === resolve(path));
     if (input !== undefined)
       throw new UsageError(`--log-json ${path} is also a file that this run reads; give the log a name of its own`);
-    const stream = createWriteStream(path);
+    const stream = createWriteStream(path, { flags: goesOn ? "a" : "w" });
     await once(stream, "open").catch((error: Error) => {
       throw new UsageError(`--log-json ${path} cannot be written: ${error.message}`);
     });

@@ -3,6 +3,7 @@ import { expectedStates, expectedTraffic } from "../plan/expected.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
 import { formatBytes, formatCount, formatOperations } from "../report/numbers.ts";
+import { groupRanks } from "../report/rank-groups.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
 import type { Forecast } from "../zero/forecast.ts";
@@ -32,6 +33,10 @@ export function renderOpening(
     ["steps", `${formatCount(steps)}, with ${oneDecimal(perEpoch)} an epoch: ${oneDecimal(epochs)} epochs`],
     ["optimizer", `${optimizer.type}, learning rate ${optimizer.learningRate} (${schedule?.type ?? "constant"})`],
     ["", `weight decay ${optimizer.weightDecay}, ${clipping}`],
+    ...config.autos.map(({ path, value, why }, i): [string, string] => [
+      i === 0 ? '"auto"' : "",
+      `${path} is ${JSON.stringify(value)}: ${why}`,
+    ]),
     ["memory", `${formatBytes(f.peakBytes)} of device memory on a rank at the peak${budget}`],
   ];
   return [...rows.map(([label, text]) => `${label.padEnd(11)}${text}`), "", renderSizes(f.plan), "", ""].join("\n");
@@ -54,7 +59,9 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
   const terms = expectedTraffic(f.plan);
   const memory = last.ranks.map((r) => ({ formula, forecast: f.report.memory, measured: r.memory }));
   const traffic = last.ranks.map((r) => ({ terms, forecast: f.report.traffic, measured: r.traffic }));
-  const operations = last.ranks.map((r) => formatOperations(r.operations)).join(", ");
+  const operations = groupRanks(last.ranks.map((r) => r.operations))
+    .map(({ title, value }) => `${formatOperations(value)} (${title})`)
+    .join(", ");
   const seconds = records.reduce((sum, r) => sum + r.seconds, 0);
   const tokens = records.length * opened.config.trainBatch * opened.seqLength;
   return [
@@ -63,7 +70,7 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
     "",
     renderTrafficTables(traffic),
     "",
-    `Floating-point operations a step, rank by rank: ${operations} (expected ${formatOperations(f.report.operations)} each).`,
+    `Floating-point operations a step: ${operations}; expected: ${formatOperations(f.report.operations)} each.`,
     countSteps(records),
     `${formatCount(tokens)} tokens in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
     "",

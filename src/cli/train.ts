@@ -53,7 +53,8 @@ export async function runTrain(
   const { plan, operationsByUnit } = foretold;
   using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
   const inputs = [...job.data, ...(typeof config === "string" ? [config] : [])];
-  await using log = logJson === undefined ? undefined : await LineLog.open(logJson, inputs, logger);
+  await using log =
+    logJson === undefined ? undefined : await LineLog.open(logJson, { inputs, goesOn: resumed !== undefined, logger });
   write(renderOpening(job, opened, foretold));
   write(report.begin());
   if (resumed) write(`Going on after step ${resumed.step} of ${opened.steps}, from ${resumed.folder}.\n`);

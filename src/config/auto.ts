@@ -4,7 +4,8 @@
  * means the default. An "auto" that nothing can fill is refused by its path.
  */
 
-import { autoIsDefault, type Settings } from "./reader.ts";
+import { isCheckedSection, splitPath } from "./known-keys.ts";
+import type { Settings } from "./reader.ts";
 
 export interface AutoInput {
   /** Undefined: not known yet. */
@@ -83,7 +84,7 @@ export function fillScheduleAutos(settings: Settings, learningRate: number, step
 /** What is left: the default where DeepSpeed reads it so, else a refusal that names what would fill it. */
 export function settleOtherAutos(settings: Settings): void {
   for (const path of settings.autoPaths()) {
-    if (autoIsDefault(path)) {
+    if (isCheckedSection(splitPath(path)[0])) {
       settings.fill(path, undefined, "default", "the default, as DeepSpeed reads it in this section");
       continue;
     }

@@ -2,7 +2,7 @@
 
 import { joinPath } from "./json.ts";
 import type { KeySpec } from "./key-kinds.ts";
-import { aliases, keys, misspellings } from "./keys.ts";
+import { aliases, checkedSections, keys, misspellings } from "./keys.ts";
 import { nearest } from "./spelling.ts";
 
 export const specs: ReadonlyMap<string, KeySpec> = new Map<string, KeySpec>(Object.entries(keys));
@@ -60,13 +60,19 @@ export function suggestion(parent: string, name: string): string {
   }
   if (places.length > 0)
     return `; it is known in ${places.length} sections (${places.slice(0, telling).join(", ")}, ...): move it into the right one`;
-  const sibling = nearest(name, sections.get(parent) ?? []) ?? holding(name, sections.get(parent) ?? []);
-  if (sibling !== undefined) return `; did you mean ${joinPath(parent, sibling)}?`;
+  const guessed = guess(parent, name);
+  return guessed === undefined ? "; remove it (a note can stand in a // comment)" : `; did you mean ${guessed}?`;
+}
+
+/** The known path with the nearest name, at its own level first, if one is near enough to be meant. */
+export function guess(parent: string, name: string): string | undefined {
+  const siblings = sections.get(parent) ?? [];
+  const sibling = nearest(name, siblings) ?? holding(name, siblings);
+  if (sibling !== undefined) return joinPath(parent, sibling);
   const known = [...specs.keys(), ...Object.keys(aliases)];
   const names = new Map(known.map((path) => [splitPath(path)[1], path]));
   const far = nearest(name, names.keys()) ?? holding(name, names.keys());
-  if (far !== undefined) return `; did you mean ${names.get(far)}?`;
-  return "; remove it (a note can stand in a // comment)";
+  return far && names.get(far);
 }
 
 /** The only candidate that has all words of `name`, such as train_micro_batch_size_per_gpu for micro_batch_per_gpu. */
@@ -92,4 +98,9 @@ const placeholder = /\$\{[^}]*\}?|\{\{[^}]*\}\}|^\$[A-Za-z_]\w*,?$|^<[A-Za-z][\w
 
 export function placeholderIn(text: string): string | undefined {
   return placeholder.exec(text)?.[0];
+}
+
+/** True for a section, or one inside it, whose names DeepSpeed itself checks. */
+export function isCheckedSection(section: string): boolean {
+  return checkedSections.some((checked) => section === checked || section.startsWith(`${checked}.`));
 }

@@ -3,32 +3,16 @@
 import type { ConfigProblem } from "../errors/errors.ts";
 import { type ConfigNode, joinPath } from "./json.ts";
 import type { KeySpec, ReplacedKey, UnusedKey, UsedKey } from "./key-kinds.ts";
-import { checkedSections, keys, misspellings, type UsedPath } from "./keys.ts";
-import {
-  canonicalPath,
-  isNote,
-  placeholderIn,
-  placesOf,
-  sections,
-  specs,
-  splitPath,
-  suggestion,
-} from "./known-keys.ts";
+import { keys, misspellings, type UsedPath } from "./keys.ts";
+import { canonicalPath, isNote, placeholderIn, sections, specs, splitPath } from "./known-keys.ts";
 import { sectionFor } from "./shorthands.ts";
-import type { ValueSource } from "./types.ts";
+import type { Place, ValueSource } from "./types.ts";
+import { judgeUnknown, type UnknownKey } from "./unknown-keys.ts";
 import { describe, isOff, isReadFromText, repairFor } from "./value-types.ts";
 
 type Read<K extends UsedPath> = (typeof keys)[K] extends UsedKey<infer T> ? T : never;
 /** What `get` answers: the value, or the table's default; undefined only where the table has none. */
 type Value<K extends UsedPath> = Read<K> | Extract<(typeof keys)[K]["leftOut"], undefined>;
-
-/** Where a value stands: as the user wrote its path, and in which line. */
-export interface Place {
-  readonly written: string;
-  readonly source: ValueSource;
-  readonly line?: number | undefined;
-  readonly column?: number | undefined;
-}
 
 interface Entry {
   readonly place: Place;
@@ -44,24 +28,11 @@ export interface AutoValue {
   readonly why: string;
 }
 
-interface Unknown {
-  readonly section: string;
-  readonly name: string;
-  readonly place: Place;
-  readonly node: ConfigNode;
-}
-
 interface UnusedHere {
   readonly path: string;
   readonly place: Place;
   readonly why: string;
 }
-
-/** Sections whose unknown names are judged by whoever knows the section's type. */
-const judgedByType = ["optimizer.params", "scheduler.params"];
-
-/** More unknown keys at the top level than this are told as one problem: it is some other program's file. */
-const mostUnknownTold = 6;
 
 /**
  * The values of one configuration. Add the flags first: what the file says of a key that a flag gives is not even looked at, so a
@@ -76,7 +47,7 @@ export class Settings {
   readonly #leftToDefault = new Map<string, Place>();
   readonly #flagged = new Set<string>();
   readonly #sectionPlaces = new Map<string, Place>();
-  readonly #unknown: Unknown[] = [];
+  readonly #unknown: UnknownKey[] = [];
   readonly #unused: UnusedHere[] = [];
   readonly #replaced: { readonly spec: ReplacedKey; readonly node: ConfigNode; readonly place: Place }[] = [];
 
@@ -101,7 +72,8 @@ export class Settings {
   /** Settles what needs the whole file: old keys beside new ones, unknown names, keys without effect. */
   finish(): void {
     for (const { spec, node, place } of this.#replaced) this.#replace(spec, node, place);
-    this.#tellUnknown();
+    for (const { level, place, message } of judgeUnknown(this.#unknown, this.#knowsNothing()))
+      this.#tell(level, place, message);
     this.#tellUnused();
   }
 
@@ -209,6 +181,7 @@ export class Settings {
       return;
     }
     if (scalar === "auto") {
+      this.#entries.delete(path);
       this.#autoPlaces.set(path, place);
       return;
     }
@@ -223,6 +196,7 @@ export class Settings {
     }
     if (value !== undefined) {
       this.#entries.set(path, { place, value });
+      this.#autoPlaces.delete(path);
       if (place.source === "file" && isReadFromText(node, value))
         this.#tell("warning", place, `found ${describe(node)}, read as ${value}; write it without quotes`);
       return;
@@ -290,14 +264,6 @@ export class Settings {
     else this.#unknown.push({ section: canonicalPath(section), name, node, place });
   }
 
-  #tellUnknown(): void {
-    const told = this.#unknown.filter((u) => !judgedByType.includes(u.section));
-    const top = told.filter((u) => u.section === "" && u.place.source === "file" && placesOf(u.name).length === 0);
-    const foreign = top.length > mostUnknownTold || (top.length > 0 && this.#knowsNothing());
-    if (foreign) this.#tellForeignFile(top);
-    for (const unknown of told) if (!foreign || !top.includes(unknown)) this.#tellOneUnknown(unknown);
-  }
-
   #knowsNothing(): boolean {
     const fromFile = (place: Place): boolean => place.source === "file";
     const places = [...this.#entries.values()].map((entry) => entry.place);
@@ -309,32 +275,6 @@ export class Settings {
     ];
     const known = all.filter((place) => fromFile(place) && place.written !== "");
     return known.length === 0 && this.#unused.length === 0 && this.problems.length === 0;
-  }
-
-  /** Many names of another program: one problem that says so. */
-  #tellForeignFile(top: readonly Unknown[]): void {
-    const names = top.map((u) => u.name).join(", ");
-    const inner = findConfigInside(top);
-    const hint =
-      inner === undefined ? "" : `; what stands under ${inner} looks like one: give that part as a file of its own`;
-    const all = this.#knowsNothing()
-      ? "no key of DeepSpeed's at the top level, so this is another kind of file"
-      : `${top.length} keys at the top level are not DeepSpeed's, so this is another program's file`;
-    this.#tell("error", top[0]!.place, `${all} (${names})${hint}; wanted a DeepSpeed configuration`);
-  }
-
-  #tellOneUnknown({ section, name, node, place }: Unknown): void {
-    const harmless = placesOf(name)
-      .map((path) => [path, specs.get(canonicalPath(path))] as const)
-      .find(([, spec]) => spec !== undefined && changesNothing(spec, node));
-    if (harmless === undefined || isChecked(section))
-      this.#tell("error", place, `unknown key${suggestion(section, name)}`);
-    else
-      this.#tell(
-        "warning",
-        place,
-        `at the wrong level, so it is not read; it is known as ${harmless[0]}, where this value changes nothing`,
-      );
   }
 
   /** One warning for all keys of a section that have no effect for the same reason. */
@@ -351,47 +291,11 @@ export class Settings {
   }
 }
 
-/** True for a key whose value asks for what happens without it. */
-function changesNothing(spec: KeySpec, node: ConfigNode): boolean {
-  if (node.kind !== "scalar") return false;
-  if (spec.status === "used") return spec.leftOut !== undefined && spec.type.read(node) === spec.leftOut;
-  return spec.status === "unused" || (spec.status === "fixed" && spec.accepts(node));
-}
-
 /** Says that a value was to be replaced by a script. */
 function tailFor(node: ConfigNode): string {
   const found = node.kind === "scalar" && typeof node.value === "string" ? placeholderIn(node.value) : undefined;
   return found === undefined ? "" : `; ${found} is a placeholder that nothing has filled: write a value`;
 }
 
-/** The dotted path of an object inside foreign keys that holds keys of a DeepSpeed configuration. */
-function findConfigInside(top: readonly Unknown[]): string | undefined {
-  const telling = ["zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "optimizer"];
-  const search = (node: ConfigNode, path: string): string | undefined => {
-    if (node.kind !== "object") return undefined;
-    if (node.members.some((m) => telling.includes(m.key))) return path;
-    for (const { key, value } of node.members) {
-      const found = search(value, joinPath(path, key));
-      if (found !== undefined) return found;
-    }
-    return undefined;
-  };
-  for (const { name, node } of top) {
-    const found = search(node, name);
-    if (found !== undefined) return found;
-  }
-  return undefined;
-}
-
 /** Keys whose value is in the resolved configuration, for its list of sources. */
 export const usedPaths = [...specs].flatMap(([path, spec]) => (spec.status === "used" ? [path as UsedPath] : []));
-
-/** True for a section, or one inside it, whose names DeepSpeed itself checks. */
-function isChecked(section: string): boolean {
-  return checkedSections.some((checked) => section === checked || section.startsWith(`${checked}.`));
-}
-
-/** True where DeepSpeed itself reads "auto" as "the default". */
-export function autoIsDefault(path: string): boolean {
-  return isChecked(splitPath(path)[0]);
-}

@@ -9,10 +9,10 @@ import { lint } from "./lint.ts";
 import { resolveOffload } from "./offload.ts";
 import { resolveOptimizer } from "./optimizer.ts";
 import { resolvePrecision, resolveReduction } from "./precision.ts";
-import { type AutoValue, type Place, Settings, usedPaths } from "./reader.ts";
+import { type AutoValue, Settings, usedPaths } from "./reader.ts";
 import { resolveReporting } from "./reporting.ts";
 import { resolveSchedule } from "./schedule.ts";
-import type { ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
+import type { Place, ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
 
 /** A value by dotted path, from `--set path=value` or a flag of its own; text is read as JSON where it is JSON. */
 export type Override = readonly [path: string, value: unknown];

@@ -186,6 +186,14 @@ export interface DiskConfig {
 /** Where a value came from, by DeepSpeed's dotted path. */
 export type ValueSource = "file" | "flag" | "model" | "derived" | "default";
 
+/** Where a value stands: its path as the user wrote it, and the line and column of its key, from 1. */
+export interface Place {
+  readonly written: string;
+  readonly source: ValueSource;
+  readonly line?: number | undefined;
+  readonly column?: number | undefined;
+}
+
 export interface ResolvedConfig {
   readonly stage: Stage;
   readonly offloadOptimizer: OffloadDevice;

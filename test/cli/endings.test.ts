@@ -138,3 +138,19 @@ test("a lock of another machine counts, a damaged one does not", async () => {
   writeFileSync(`${output}.lock`, "");
   expect((await run([...tiny, "--steps", "1", "--output", output])).exitCode).toBe(exitCodes.ok);
 });
+
+test("a log goes on where a run is resumed, and begins anew otherwise", async () => {
+  const [output, log] = [join(here, "resumed"), join(here, "resumed.ndjson")];
+  const flags = ["--output", output, "--save-every", "2", "--log-json", log];
+  const steps = (): number[] =>
+    readFileSync(log, "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line).step);
+  writeFileSync(log, '{ "step": 99 }\n');
+  await run([...tiny, "--steps", "2", ...flags]);
+  expect(steps()).toEqual([1, 2]);
+  const more = await run([...tiny, "--steps", "4", ...flags, "--resume", join(output, "checkpoints")]);
+  expect(more.exitCode).toBe(exitCodes.ok);
+  expect(steps()).toEqual([1, 2, 3, 4]);
+});

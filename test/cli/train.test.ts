@@ -185,6 +185,29 @@ test("a later flag replaces an earlier one, and --stage the rest", async () => {
   expect(stdout).toMatch(/learning rate 0\.002/);
 });
 
+test("the start says what the batch is made of and what every auto became, and each warning once", async () => {
+  const config = join(writeFiles(here, { "auto.json": autoConfig }), "auto.json");
+  const flags = ["--config", config, "--micro-batch", "2", "--ranks", "2", "--steps", "2"];
+  const { exitCode, stdout, stderr } = await run([...fromTiny, ...flags]);
+  expect(exitCode).toBe(exitCodes.ok);
+  expect(stdout).toMatch(/^batch +2 windows x 3 accumulated x 2 ranks = 12 windows a step$/m);
+  expect(stdout).toMatch(/^steps +2, with 156 an epoch: 0\.01 epochs$/m);
+  expect(stdout).toMatch(/^ +weight decay 0, gradients clipped at 1$/m);
+  expect(stdout).toMatch(/gradient_clipping is 1: .*max_grad_norm$/m);
+  expect(stdout).toMatch(/scheduler\.params\.total_num_steps is 2: /);
+  expect(stderr.match(/^warning: .*wandb/gm)).toHaveLength(1);
+});
+
+const autoConfig = {
+  train_batch_size: "auto",
+  train_micro_batch_size_per_gpu: "auto",
+  gradient_accumulation_steps: 3,
+  gradient_clipping: "auto",
+  optimizer: { type: "AdamW", params: { lr: "auto" } },
+  scheduler: { type: "WarmupDecayLR", params: { total_num_steps: "auto", warmup_num_steps: 1 } },
+  wandb: { enabled: true },
+};
+
 test("a log that cannot grow costs the log, not the training", { skip: !existsSync("/dev/full") }, async () => {
   const { exitCode, stdout, stderr } = await run([...fromTiny, "--steps", "2", "--log-json", "/dev/full"]);
   expect(stderr).toMatch(/^warning: the log \/dev\/full ends here, training goes on: .*\n$/);

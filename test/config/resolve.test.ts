@@ -341,6 +341,8 @@ describe("problems", () => {
       /no key of DeepSpeed's at the top level.*\(env, model\); what stands under model\.deepspeed/,
     );
     expect(others.map((problem) => problem.path)).toEqual(["train_batch_size"]);
+    // A slip is one even where it is the only key.
+    expect(problems(() => resolve({ optimzer: {} })).join()).toMatch(/optimzer: unknown key; did you mean optimizer/);
     const hyphens = Object.fromEntries(
       ["num-layers", "a-b", "c-d", "e-f", "g-h", "i-j", "k-l"].map((name) => [name, 1]),
     );
