@@ -17,6 +17,16 @@ export const path: ValueType<string> = {
   read: (node) => text.read(node) || undefined,
 };
 
+/** One path or a list of them. */
+export const paths: ValueType<readonly string[]> = {
+  wanted: "a path as text, or a list of paths",
+  schema: { anyOf: [path.schema, { type: "array", items: path.schema }] },
+  read(node) {
+    const items = (node.kind === "array" ? node.items : [node]).map((item) => path.read(item));
+    return items.every((item) => item !== undefined) ? (items as string[]) : undefined;
+  },
+};
+
 /** Words exactly as DeepSpeed writes them, where it does not take other cases. */
 export function words<const T extends string>(values: readonly T[]): ValueType<T> {
   return {

@@ -1,7 +1,7 @@
 /** Rows of the key table: reporting, and sections of DeepSpeed's that are outside of ZeRO. */
 
 import { always, derived, type KeySpec, mustBeOff, notYet, nullable, unused, used } from "./key-kinds.ts";
-import { countOrAll, text } from "./key-types.ts";
+import { countOrAll, paths, text } from "./key-types.ts";
 import { boolean, integer, oneOf } from "./value-types.ts";
 
 const numbersWouldDiffer = "this version does not have it, and training without it would give other numbers";
@@ -81,6 +81,10 @@ export const otherKeys = {
   "checkpoint.writer": unused("checkpoints are safetensors and JSON"),
 
   // our own
+  "shunya.nvme_paths": nullable(
+    derived(paths, "further folders on other drives; what is offloaded to disk is divided among all of them"),
+  ),
+  "shunya.disk_checksums": used(boolean, true, "what is read from disk is compared with checksums of what was written"),
   "shunya.activation_checkpointing": used(
     boolean,
     false,

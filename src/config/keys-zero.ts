@@ -79,12 +79,26 @@ export const zeroKeys = {
 
   "zero_optimization.offload_optimizer.device": used(devices, "none", "where optimizer states and their update live"),
   "zero_optimization.offload_optimizer.nvme_path": nullable(derived(path, "folder for optimizer states on disk")),
-  "zero_optimization.offload_optimizer.buffer_count": used(integer(1), 4, "buffers between memory and disk"),
+  "zero_optimization.offload_optimizer.buffer_count": used(
+    integer(1),
+    4,
+    "sub-groups of states from disk that are in memory at once",
+  ),
   "zero_optimization.offload_optimizer.pin_memory": used(boolean, true, "host buffers are page-locked"),
-  "zero_optimization.offload_optimizer.pipeline_read": used(boolean, false, "read the next states during an update"),
-  "zero_optimization.offload_optimizer.pipeline_write": used(boolean, false, "write states during the next update"),
+  "zero_optimization.offload_optimizer.pipeline_read": derived(
+    boolean,
+    "the next states are read from disk during an update; left out: true (DeepSpeed: false)",
+  ),
+  "zero_optimization.offload_optimizer.pipeline_write": derived(
+    boolean,
+    "states are written to disk during the next update; left out: true (DeepSpeed: false)",
+  ),
   "zero_optimization.offload_optimizer.fast_init": unused("states always begin where they live"),
-  "zero_optimization.offload_optimizer.ratio": used(share, 1, "share of the sub-groups that is offloaded; stage 3"),
+  "zero_optimization.offload_optimizer.ratio": used(
+    share,
+    1,
+    "share of the sub-groups that is offloaded, at every stage (DeepSpeed: stage 3)",
+  ),
   "zero_optimization.offload_optimizer.super_offload": notYet(
     "updates of offloaded states begin after the last gradient",
   ),
@@ -93,9 +107,19 @@ export const zeroKeys = {
   }),
   "zero_optimization.offload_param.device": used(devices, "none", "where parameters live at rest; stage 3"),
   "zero_optimization.offload_param.nvme_path": nullable(derived(path, "folder for parameters on disk")),
-  "zero_optimization.offload_param.buffer_count": used(integer(1), 5, "buffers between memory and disk"),
-  "zero_optimization.offload_param.buffer_size": used(elements(1), 1e8, "elements of one such buffer"),
-  "zero_optimization.offload_param.max_in_cpu": used(elements(0), 1e9, "elements kept in memory with device nvme"),
+  "zero_optimization.offload_param.buffer_count": used(
+    integer(1),
+    5,
+    "ranges of parameters from disk that are in memory at once",
+  ),
+  "zero_optimization.offload_param.buffer_size": derived(
+    elements(1),
+    "most elements of a rank's part of a unit; left out: the largest part (DeepSpeed: 1e8)",
+  ),
+  "zero_optimization.offload_param.max_in_cpu": derived(
+    elements(0),
+    "elements of a rank that stay in host memory with device nvme, the first in plan order; left out: 0 (DeepSpeed: 1e9)",
+  ),
   "zero_optimization.offload_param.pin_memory": used(boolean, true, "host buffers are page-locked"),
   "zero_optimization.cpu_offload": switchFor(optimizerDevice, "cpu"),
   "zero_optimization.cpu_offload_param": switchFor(parameterDevice, "cpu"),
@@ -140,11 +164,11 @@ export const zeroKeys = {
   zero_allow_untested_optimizer: unused("every optimizer here is tested with every stage", { obeyed: [true, false] }),
   zero_force_ds_cpu_optimizer: unused("there is one implementation of each optimizer", { obeyed: [true, false] }),
 
-  "aio.block_size": unused("this version reads and writes no states on disk", { type: integer(1) }),
-  "aio.queue_depth": unused("this version reads and writes no states on disk", { type: integer(1) }),
-  "aio.intra_op_parallelism": unused("this version reads and writes no states on disk", { type: integer(1) }),
-  "aio.single_submit": unused("this version reads and writes no states on disk", { type: boolean }),
-  "aio.overlap_events": unused("this version reads and writes no states on disk", { type: boolean }),
+  "aio.block_size": used(integer(1), 2 ** 20, "bytes of one request to a drive"),
+  "aio.queue_depth": used(integer(1), 8, "requests of one thread that are under way at once"),
+  "aio.intra_op_parallelism": used(integer(1), 1, "threads that share a transfer"),
+  "aio.single_submit": unused("each request is a call of its own on a thread of its own", { type: boolean }),
+  "aio.overlap_events": unused("requests never wait for each other", { type: boolean }),
   "aio.use_gds": unused("direct transfers between disk and GPU need CUDA", { type: boolean }),
   "aio.thread_count": renamed("aio.intra_op_parallelism", integer(1)),
 } as const satisfies Readonly<Record<string, KeySpec>>;

@@ -1,12 +1,13 @@
 /** Where model states are asked to live: `offload_optimizer` and `offload_param`. */
 
 import type { Settings } from "./reader.ts";
-import type { OffloadDevice, Stage } from "./types.ts";
+import type { DiskConfig, OffloadDevice, Stage } from "./types.ts";
 
 export interface OffloadConfig {
   readonly offloadOptimizer: OffloadDevice;
   readonly offloadParam: OffloadDevice;
   readonly offloadRatio: number;
+  readonly disk: DiskConfig;
 }
 
 const optimizerDevice = "zero_optimization.offload_optimizer.device";
@@ -36,7 +37,29 @@ export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig 
   emptySection(settings, "offload_optimizer", optimizerDevice);
   emptySection(settings, "offload_param", parameterDevice);
   const offloadRatio = settings.get("zero_optimization.offload_optimizer.ratio");
-  return { offloadOptimizer, offloadParam, offloadRatio };
+  return { offloadOptimizer, offloadParam, offloadRatio, disk: resolveDisk(settings) };
+}
+
+/** Folders of both sections and our own list serve together: what is offloaded is divided among the drives. */
+function resolveDisk(settings: Settings): DiskConfig {
+  const named = [
+    settings.get("zero_optimization.offload_optimizer.nvme_path"),
+    settings.get("zero_optimization.offload_param.nvme_path"),
+    ...(settings.get("shunya.nvme_paths") ?? []),
+  ];
+  return {
+    folders: [...new Set(named.filter((folder) => folder !== undefined))],
+    blockBytes: settings.get("aio.block_size"),
+    queueDepth: settings.get("aio.queue_depth"),
+    parallelism: settings.get("aio.intra_op_parallelism"),
+    verify: settings.get("shunya.disk_checksums"),
+    stateBuffers: settings.get("zero_optimization.offload_optimizer.buffer_count"),
+    pipelineRead: settings.get("zero_optimization.offload_optimizer.pipeline_read") ?? true,
+    pipelineWrite: settings.get("zero_optimization.offload_optimizer.pipeline_write") ?? true,
+    parameterBuffers: settings.get("zero_optimization.offload_param.buffer_count"),
+    parameterBufferElements: settings.get("zero_optimization.offload_param.buffer_size"),
+    parametersInHost: settings.get("zero_optimization.offload_param.max_in_cpu") ?? 0,
+  };
 }
 
 /** `{}` says "offload" to a reader and "do not" to DeepSpeed. */

@@ -179,6 +179,8 @@ export interface DiskConfig {
   readonly pipelineWrite: boolean;
   /** Ranges of parameters that are in memory at once. */
   readonly parameterBuffers: number;
+  /** Most elements of one such range; undefined: of the largest. */
+  readonly parameterBufferElements: number | undefined;
   /** Elements of a rank's parameters, the first in plan order, that stay in host memory although parameters are on disk. */
   readonly parametersInHost: number;
 }

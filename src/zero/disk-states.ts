@@ -80,7 +80,12 @@ export class DiskStates {
   }
 
   /** fp32 values of [offset, offset + count) of a part, once they are written. */
-  async read(record: StateRecord, part: OptimizerPart, offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+  async read(
+    record: StateRecord,
+    part: OptimizerPart,
+    offset: number,
+    count: number,
+  ): Promise<Float32Array<ArrayBuffer>> {
     const device = this.#device;
     const slot = this.#read(record, part);
     const span = this.#view(record, slot).part(part).at(offset);

@@ -30,8 +30,8 @@ import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
 import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
 import { type StateReader, stateReader } from "./state.ts";
-import { StateStores } from "./stores.ts";
 import { OptimizerStep } from "./step.ts";
+import { StateStores } from "./stores.ts";
 import { type UnitState, Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
 

@@ -106,7 +106,8 @@ export class MemoryParameters implements RestingParameters {
       write(master === this.buffer ? undefined : this.buffer);
       return [device.mark(master.queue)];
     }
-    const staging = master.dtype === this.dtype ? undefined : this.#crossing.make({ start, end }, this.dtype, master.tier);
+    const staging =
+      master.dtype === this.dtype ? undefined : this.#crossing.make({ start, end }, this.dtype, master.tier);
     write(staging);
     const queue = this.tier === "device" ? "up" : "down";
     device.wait(queue, device.mark(master.queue));

@@ -2,6 +2,7 @@
 // by every run of the equality laws, so that equal bits cannot come from doing stage 0 everywhere.
 import { expect } from "vitest";
 import { dtypeBytes } from "../../src/device/dtype.ts";
+import type { Tier } from "../../src/device/ledger.ts";
 import type { Plan } from "../../src/plan/plan.ts";
 import { type Forecast, forecast } from "../../src/zero/forecast.ts";
 import type { RankReport } from "../../src/zero/record.ts";
@@ -22,32 +23,30 @@ export function forecastOf(job: Job, worldSize: number, rank = 0): Promise<Forec
   });
 }
 
-/** Bytes of model states by tier and kind, of trainable parameters that all units together have (contracts 13). */
-export function statesFormula(
-  plan: Plan,
-): Record<"device" | "host", { parameters: number; gradients: number; optimizer: number }> {
-  const { precision, stage, worldSize: n, gradientAccumulationType, offloadOptimizer, offloadParam } = plan.config;
-  const { all } = paddedElements(plan);
-  const flats = plan.units.flatMap((u) => u.flats);
-  const onDevice = stage === 0 ? all : flats.reduce((sum, f) => sum + plan.deviceStates(f), 0);
-  const offloaded = offloadOptimizer === "none" ? 0 : all / n - onDevice;
-  const parameters = (precision === "fp32" ? 4 : 2) * (stage === 3 ? all / n : all);
+type StateBytes = Record<"parameters" | "gradients" | "optimizer", number>;
+
+/** Bytes of model states by tier and kind, of trainable parameters that all units together have (contracts 13, 15). */
+export function statesFormula(plan: Plan): Record<Tier, StateBytes> {
+  const { precision, stage, worldSize: n, gradientAccumulationType, offloadOptimizer } = plan.config;
   const gradientBytes = gradientAccumulationType === "fp32" ? 4 : 2;
-  const inHost = offloadParam === "cpu";
-  // In fp32 a parameter is its own master where both live in one tier.
-  const stateBytes = (samePlace: boolean): number => (precision === "fp32" && samePlace ? 8 : 12);
-  return {
-    device: {
-      parameters: inHost ? 0 : parameters,
-      gradients: gradientBytes * (stage < 2 ? all : onDevice),
-      optimizer: stateBytes(!inHost) * onDevice,
-    },
-    host: {
-      parameters: inHost ? parameters : 0,
-      gradients: gradientBytes * offloaded,
-      optimizer: stateBytes(inHost) * offloaded,
-    },
-  };
+  const empty = (): StateBytes => ({ parameters: 0, gradients: 0, optimizer: 0 });
+  const formula: Record<Tier, StateBytes> = { device: empty(), host: empty(), disk: empty() };
+  for (const flat of plan.units.flatMap((u) => u.flats)) {
+    const all = flat.paddedElements;
+    const onDevice = stage === 0 ? all : plan.deviceStates(flat);
+    const offloaded = offloadOptimizer === "none" ? 0 : all / n - onDevice;
+    const parameterTier = plan.parameterTier(flat);
+    // In fp32 a parameter is its own master where both live in one memory.
+    const stateBytes = (tier: Tier): number =>
+      precision === "fp32" && tier === parameterTier && tier !== "disk" ? 8 : 12;
+    formula[parameterTier].parameters += (precision === "fp32" ? 4 : 2) * (stage === 3 ? all / n : all);
+    formula.device.gradients += gradientBytes * (stage < 2 ? all : onDevice);
+    formula.host.gradients += gradientBytes * offloaded;
+    formula.device.optimizer += stateBytes("device") * onDevice;
+    const tier = offloadOptimizer === "nvme" ? "disk" : "host";
+    formula[tier].optimizer += stateBytes(tier) * offloaded;
+  }
+  return formula;
 }
 
 /** Elements that cross between device and host in a step of g micro-batches (contracts 15). */
@@ -81,13 +80,20 @@ export function expectFormulas(plan: Plan, report: RankReport): void {
   const { stage, worldSize, gradientAccumulation } = plan.config;
   const { all, persistent } = paddedElements(plan);
   expect(all).toBe(plan.parameterElements + plan.paddingElements);
-  const { device, host } = report.memory;
+  const { device } = report.memory;
   const states = statesFormula(plan);
+  // What is on disk lies there in whole pages, sub-group by sub-group.
+  const pages = paddedElements(plan).all / worldSize / plan.sizes.subGroup.elements + 2 * plan.units.length * 3;
   for (const kind of ["parameters", "gradients", "optimizer"] as const) {
-    expect(device[kind].current, `device ${kind}`).toBeCloseTo(states.device[kind], 3);
-    expect(host[kind].current, `host ${kind}`).toBeCloseTo(states.host[kind], 3);
+    for (const tier of ["device", "host"] as const)
+      expect(report.memory[tier][kind].current, `${tier} ${kind}`).toBeCloseTo(states[tier][kind], 3);
+    expect(report.memory.disk[kind].current).toBeGreaterThanOrEqual(states.disk[kind]);
+    expect(report.memory.disk[kind].current - states.disk[kind]).toBeLessThanOrEqual(3 * 4096 * pages);
   }
-  expect(host.staging.current).toBe(0);
+  if (states.disk.optimizer > 0) {
+    expect(report.traffic.diskRead.bytesReceived).toBeGreaterThanOrEqual(states.disk.optimizer);
+    expect(report.traffic.diskWrite.bytesSent).toBeGreaterThanOrEqual(states.disk.optimizer);
+  } else if (states.disk.parameters === 0) expect(report.memory.host.staging.current).toBe(0);
   expect(device.gathered.current).toBe(persistent * dtypeBytes[plan.residences.parameters.dtype]);
   expect(device.buckets.current).toBe(0);
   expect(device.activations.current).toBe(0);

@@ -1,5 +1,9 @@
 // Seeded random settings for the equality laws: everything that must not change a bit.
+import { fileURLToPath } from "node:url";
 import { philox4x32, words } from "../../src/data/philox.ts";
+
+/** Where swap files of tests lie. */
+const swapFolder = fileURLToPath(new URL("../..", import.meta.url));
 
 /** The same draws for the same seed, anywhere. */
 export class Draws {
@@ -31,10 +35,12 @@ export interface Setting {
   readonly persistence: number | undefined;
   readonly threads: number;
   /** Where optimizer states live, from stage 1 on, and the share of sub-groups that do. */
-  readonly optimizerTier: "none" | "cpu";
+  readonly optimizerTier: "none" | "cpu" | "nvme";
   readonly ratio: number | undefined;
   /** Where parameters live, at stage 3. */
-  readonly parameterTier: "none" | "cpu";
+  readonly parameterTier: "none" | "cpu" | "nvme";
+  /** Elements of a rank's parameters that stay in host memory although parameters are on disk. */
+  readonly parametersInHost: number | undefined;
 }
 
 export const plainSetting = (stage: Setting["stage"]): Setting => ({
@@ -52,6 +58,7 @@ export const plainSetting = (stage: Setting["stage"]): Setting => ({
   optimizerTier: "none",
   ratio: undefined,
   parameterTier: "none",
+  parametersInHost: undefined,
 });
 
 export function drawSetting(draws: Draws, stages: readonly Setting["stage"][]): Setting {
@@ -67,19 +74,27 @@ export function drawSetting(draws: Draws, stages: readonly Setting["stage"][]): 
     subGroup: draws.pick([undefined, 301, 4096, 1e9]),
     persistence: draws.pick([undefined, 0, 0, 40, 1e9]),
     threads: draws.pick([1, 2]),
-    optimizerTier: draws.pick(["none", "cpu"]),
+    optimizerTier: draws.pick(["none", "cpu", "nvme"]),
     ratio: draws.pick([undefined, undefined, 0.3, 0.75]),
-    parameterTier: draws.pick(["none", "cpu"]),
+    parameterTier: draws.pick(["none", "cpu", "nvme"]),
+    parametersInHost: draws.pick([undefined, undefined, 5000]),
   };
 }
 
 /** DeepSpeed's JSON for a setting; `base` holds what the compared runs share. */
 export function jsonOf(setting: Setting, base: object): object {
-  const { stage, optimizerTier, ratio, parameterTier } = setting;
+  const { stage, optimizerTier, ratio, parameterTier, parametersInHost } = setting;
+  const place = (device: string): object => ({ device, ...(device === "nvme" && { nvme_path: swapFolder }) });
   const offload = {
-    ...(stage > 0 && optimizerTier !== "none" && { offload_optimizer: { device: optimizerTier, ratio: ratio ?? 1 } }),
-    ...(stage === 3 && parameterTier !== "none" && { offload_param: { device: parameterTier } }),
+    ...(stage > 0 && optimizerTier !== "none" && { offload_optimizer: { ...place(optimizerTier), ratio: ratio ?? 1 } }),
+    ...(stage === 3 &&
+      parameterTier !== "none" && {
+        offload_param: { ...place(parameterTier), ...(parametersInHost && { max_in_cpu: parametersInHost }) },
+      }),
   };
+  // A sub-group is a page on disk at least.
+  const subGroup =
+    [optimizerTier, parameterTier].includes("nvme") && setting.subGroup === 301 ? 4096 : setting.subGroup;
   const given = (entries: Record<string, unknown>): object =>
     Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
   return {
@@ -94,7 +109,7 @@ export function jsonOf(setting: Setting, base: object): object {
       stage3_prefetch_bucket_size: setting.prefetch,
       stage3_max_live_parameters: setting.live,
       stage3_max_reuse_distance: setting.reuse,
-      sub_group_size: setting.subGroup,
+      sub_group_size: subGroup,
       stage3_param_persistence_threshold: setting.persistence,
     }),
   };
