@@ -19,7 +19,8 @@ namespace shunya {
 namespace {
 
 constexpr int maxWorld = 4096;
-std::vector<std::shared_ptr<Queue>> queues;  // by handle; only the JavaScript thread touches the list
+// By handle; only the JavaScript thread touches the list. Never destroyed: see regions.cc.
+std::vector<std::shared_ptr<Queue>>& queues = *new std::vector<std::shared_ptr<Queue>>;
 
 // One call's arguments, checked as they are taken.
 class CallArgs {

@@ -2,7 +2,7 @@
 
 namespace shunya {
 
-static std::vector<std::shared_ptr<Group>> groups;
+static std::vector<std::shared_ptr<Group>>& groups = *new std::vector<std::shared_ptr<Group>>;  // never destroyed: see regions.cc
 
 int createGroup(int rank, int world, int control, const std::vector<int>& arenas, int deadlineMs) {
   if (rank >= world || (int)arenas.size() != world)

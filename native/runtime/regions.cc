@@ -13,7 +13,9 @@ namespace shunya {
 
 namespace {
 
-std::vector<RegionPtr> regions;  // numbers are not used again, so a stale one is an error and never another's memory
+// Numbers are not used again, so a stale one is an error and never another's memory. Never destroyed, nor are the other tables of
+// handles: where Node ends without its clean-up (an error while the script loads), queues still run while statics go.
+std::vector<RegionPtr>& regions = *new std::vector<RegionPtr>;
 
 int keep(void* base, size_t bytes) {
   if (base == MAP_FAILED) throw RangeFailure{"a region of " + std::to_string(bytes) + " bytes cannot be mapped: " + strerror(errno)};

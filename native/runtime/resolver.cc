@@ -12,7 +12,7 @@ napi_threadsafe_function function = nullptr;
 std::map<uint64_t, napi_deferred> open;  // JavaScript thread only
 uint64_t lastId = 0;
 std::mutex mutex;                        // guards the two below
-std::vector<Settled> settled;
+std::vector<Settled>& settled = *new std::vector<Settled>;  // never destroyed: see regions.cc
 bool closed = true;
 
 napi_value text(napi_env env, const std::string& s) {

@@ -3,7 +3,7 @@
 
 namespace shunya {
 
-static std::vector<std::shared_ptr<Swap>> swaps;
+static std::vector<std::shared_ptr<Swap>>& swaps = *new std::vector<std::shared_ptr<Swap>>;  // never destroyed: see regions.cc
 
 constexpr int maxRequestsInFlight = 1024;  // each is a thread
 

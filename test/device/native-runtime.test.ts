@@ -410,7 +410,7 @@ describe("a process", () => {
     n.wait(second, first, 99);
     const control = n.openRegion(n.createSharedMemory(n.controlBytes(2)), n.controlBytes(2));
     const group = n.createGroup(0, 2, control, [region, region], 60_000);
-    n.issue(third, n.opCount() - 1, Float64Array.of(group, 1));
+    n.issue(third, ${opNames.indexOf("barrier")}, Float64Array.of(group, 1));
     const open = [n.reached(second, 1), n.exchange(group, 1, new Uint8Array(4))].map((promise) => promise.catch(() => {}));
   `;
   const run = (script: string): { status: number | null; signal: string | null; elapsedMs: number } => {
@@ -421,6 +421,7 @@ describe("a process", () => {
 
   it.each([
     ["process.exit", "setTimeout(() => process.exit(3), 20)", 3],
+    ["an error while the script loads", "throw new Error('end')", 1],
     ["an uncaught error", "setTimeout(() => { throw new Error('end') }, 20)", 1],
     [
       "destroying everything",
