@@ -88,7 +88,11 @@ export const zeroKeys = {
   }),
   "zero_optimization.use_multi_rank_bucket_allreduce": unused("gradients go to their owner by reduce-scatter"),
 
-  "zero_optimization.offload_optimizer.device": used(devices, "none", "where optimizer states and their update live"),
+  "zero_optimization.offload_optimizer.device": used(
+    devices,
+    "none",
+    "where optimizer states and their update live; this version reads cpu and nvme, and trains with none only",
+  ),
   "zero_optimization.offload_optimizer.nvme_path": nullable(derived(path, "folder for optimizer states on disk")),
   "zero_optimization.offload_optimizer.buffer_count": used(integer(1), 4, "buffers between memory and disk"),
   "zero_optimization.offload_optimizer.pin_memory": used(boolean, true, "host buffers are page-locked"),
@@ -102,7 +106,11 @@ export const zeroKeys = {
   "zero_optimization.offload_optimizer.cpuadam_cores_perc": unused("--threads says how many cores a rank uses", {
     type: share,
   }),
-  "zero_optimization.offload_param.device": used(devices, "none", "where parameters live at rest; stage 3"),
+  "zero_optimization.offload_param.device": used(
+    devices,
+    "none",
+    "where parameters live at rest, at stage 3; this version reads cpu and nvme, and trains with none only",
+  ),
   "zero_optimization.offload_param.nvme_path": nullable(derived(path, "folder for parameters on disk")),
   "zero_optimization.offload_param.buffer_count": used(integer(1), 5, "buffers between memory and disk"),
   "zero_optimization.offload_param.buffer_size": used(elements(1), 1e8, "elements of one such buffer"),
