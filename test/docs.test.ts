@@ -41,12 +41,17 @@ test("the configuration page lists the keys that are acted on", async () => {
   await expect(withGenerated("configuration", table)).toMatchFileSnapshot("../docs/configuration.md");
 });
 
+/** The names in a section that is one row. */
+const inside = (spec: { readonly inside?: readonly string[] }): string =>
+  spec.inside === undefined ? "" : ` (in it: ${spec.inside.map((name) => `\`${name}\``).join(", ")})`;
+
 /** What happens to a key, and why. */
 function fate(spec: KeySpec): [what: string, why: string] {
-  if (spec.status === "fixed") return ["enum" in spec.schema ? `only ${spec.wanted}` : "must be off", spec.why];
+  if (spec.status === "fixed")
+    return ["enum" in spec.schema ? `only ${spec.wanted}` : "must be off", spec.why + inside(spec)];
   if (spec.status === "replaced") return ["read under its new name", `write \`${spec.by}\``];
   if (spec.status === "unused")
-    return [spec.isMissing ? "not yet" : "no effect", spec.why.replace(/^a DeepSpeed key .*?; /, "")];
+    return [spec.isMissing ? "not yet" : "no effect", spec.why.replace(/^a DeepSpeed key .*?; /, "") + inside(spec)];
   const here = spec.leftOut === undefined ? "derived" : code(spec.leftOut);
   const differs = spec.deepspeed === undefined ? "" : `; left out: ${here}, in DeepSpeed ${code(spec.deepspeed)}`;
   return ["acts", `${spec.doc}${differs}`];

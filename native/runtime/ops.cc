@@ -33,8 +33,6 @@ static const OpRow opRows[] = {
     {"allGather", 4, false, prepareAllGather},
     {"broadcast", 6, false, prepareBroadcast},
     {"barrier", 2, false, prepareBarrier},
-    {"copyDown", 5, false, prepareCopy},
-    {"copyUp", 5, false, prepareCopy},
     {"diskRead", 5, false, prepareDiskRead},
     {"diskWrite", 5, false, prepareDiskWrite},
 };

@@ -29,7 +29,8 @@ export const renderSettings = (settings: object): string => `${JSON.stringify(se
 
 function lengthOf({ steps, epochs, seconds, boundBy }: Choice): string {
   const times = epochs < 10 ? epochs.toFixed(1) : formatCount(epochs);
-  const run = `${formatCount(steps)} steps see the text ${times} times, in about ${formatDuration(seconds)}`;
+  const seen = epochs < 1 ? `${(100 * epochs).toPrecision(2)} % of the text` : `the text ${times} times`;
+  const run = `${formatCount(steps)} steps see ${seen}, in about ${formatDuration(seconds)}`;
   if (boundBy === "epochs")
     return `${run}.\nMore than ${mostEpochs} times would teach it by heart: a longer text makes a better model.`;
   return boundBy === "time" ? `${run}; give --steps for another length.` : `${run}.`;

@@ -4,6 +4,7 @@
  */
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
+import { WindowSampler } from "../data/sampler.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import { forecastShape, machineShareBytes } from "./foretell.ts";
 import { describeForConfig, parseJobConfig, type TrainJob, type TrainRequest } from "./job.ts";
@@ -65,11 +66,13 @@ const shapes: readonly Shape[] = [
 
 /**
  * The largest shape that time and text are enough for, or else the smallest.
- * @param tokenCount bytes of the text, without a byte-order mark @throws ConfigError where the user's file or overrides are wrong
+ * @param tokenCount bytes of the text, without a byte-order mark
+ * @throws ConfigError where the user's file or overrides are wrong, DataError where the text is shorter than any window
  */
 export async function chooseJob(request: TrainRequest, tokenCount: number, speed: MachineSpeed): Promise<Choice> {
+  const fillable = shapes.filter(({ positions }) => tokenCount > (request.seqLength ?? positions));
   let choice: Choice | undefined;
-  for (const shape of shapes) {
+  for (const shape of fillable.length > 0 ? fillable : shapes.slice(-1)) {
     const weighed = await weigh(shape, request, tokenCount, speed);
     choice = weighed.choice;
     if (weighed.fits) break;
@@ -83,10 +86,10 @@ async function weigh(
   tokenCount: number,
   speed: MachineSpeed,
 ): Promise<{ choice: Choice; fits: boolean }> {
-  const model = modelOf(shape);
-  const seqLength = request.seqLength ?? model.positions;
-  const windows = Math.max(1, Math.floor((tokenCount - 1) / seqLength));
-  const microBatch = microBatchFor(windows, request.ranks, request.steps);
+  const model = modelOf(shape, request.seqLength);
+  const seqLength = model.positions;
+  const { windowCount: windows } = new WindowSampler({ ...request, tokenCount, seqLength });
+  const microBatch = microBatchFor(windows, request, seqLength);
   const precision = speed.bf16 > leastGainOfBf16 * speed.fp32 ? "bf16" : "fp32";
   // A step's operations do not depend on how many steps there are, but the number of steps depends on them.
   const { config: first } = resolveFor(request, { shape, microBatch, precision, steps: request.steps ?? 1 });
@@ -100,7 +103,6 @@ async function weigh(
   const parameters = foretold.plan.parameterElements;
   const tokens = steps * first.trainBatch * seqLength;
   const fits =
-    seqLength <= model.positions &&
     steps <= byTime &&
     foretold.peakBytes <= (request.deviceMemoryBytes ?? machineShareBytes(request.ranks)) &&
     parameters <= mostParametersPerByte * tokenCount &&
@@ -119,13 +121,14 @@ async function weigh(
 }
 
 const mostWindows = 32;
+const mostTokens = 8192;
 const leastWindows = 4;
 /** A schedule needs some steps to go somewhere. */
 const leastSteps = 400;
 
-/** Windows of a rank's micro-batch: fewer where the text would end after a handful of steps. */
-function microBatchFor(windows: number, ranks: number, steps: number | undefined): number {
-  let batch = mostWindows;
+/** Windows of a rank's micro-batch: fewer where they are long, or where the text would end after a handful of steps. */
+function microBatchFor(windows: number, { ranks, steps }: TrainRequest, seqLength: number): number {
+  let batch = Math.min(mostWindows, Math.max(leastWindows, Math.floor(mostTokens / seqLength)));
   while (steps === undefined && batch > leastWindows && (mostEpochs * windows) / batch < leastSteps) batch /= 2;
   return Math.max(1, Math.floor(batch / ranks));
 }
@@ -144,7 +147,7 @@ function resolveFor(
   proposal: Proposal,
 ): { config: ResolvedConfig; settings: object | undefined } {
   const settings = request.config === undefined ? settingsOf(proposal, request.ranks) : undefined;
-  const model = modelOf(proposal.shape);
+  const model = modelOf(proposal.shape, request.seqLength);
   const config = resolveConfig({
     file: parseJobConfig(settings ?? request.config),
     overrides: request.overrides,
@@ -178,9 +181,10 @@ function settingsOf({ shape, microBatch, precision, steps }: Proposal, ranks: nu
   };
 }
 
-const modelOf = ({ hidden, layers, heads, positions }: Shape): Gpt2Config => ({
+/** @param positions the user's, in place of the shape's */
+const modelOf = ({ hidden, layers, heads, ...shape }: Shape, positions: number | undefined): Gpt2Config => ({
   vocabularySize: chosenVocabulary,
-  positions,
+  positions: positions ?? shape.positions,
   hidden,
   layers,
   heads,

@@ -79,6 +79,7 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
           renderChart(
             "loss",
             records.map((r) => r.loss),
+            { firstStep: records[0]!.step },
           ),
           "",
         ]

@@ -29,6 +29,8 @@ export interface FixedKey {
   /** What is accepted, for editors. */
   readonly schema: JsonSchema;
   readonly why: string;
+  /** A section that is one row: the names in it, for the pages. */
+  readonly inside?: readonly string[];
 }
 
 /** A key that changes no number and no byte here: a warning unless it is off. `why` completes "has no effect here: ...". */
@@ -41,6 +43,8 @@ export interface UnusedKey {
   readonly type: ValueType<unknown> | undefined;
   /** True for a feature that this version does not have; else there is nothing to have. */
   readonly isMissing: boolean;
+  /** A section that is one row: the names in it, for the pages. */
+  readonly inside?: readonly string[];
 }
 
 /** An old key: its value stands for one of another key. Both together are an error. */
@@ -119,4 +123,9 @@ export function switchFor(by: string, whenTrue: ConfigScalar): ReplacedKey {
 /** An old name: the value is the new key's. */
 export function renamed(by: string, type: ValueType<ConfigScalar>): ReplacedKey {
   return { status: "replaced", by, type, convert: (value) => value };
+}
+
+/** A whole section as one row, with DeepSpeed's names in it. */
+export function section<K extends FixedKey | UnusedKey>(row: K, ...inside: readonly string[]): K {
+  return { ...row, inside };
 }

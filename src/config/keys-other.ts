@@ -1,6 +1,6 @@
 /** Rows of the key table: reporting, and sections of DeepSpeed's that are outside of ZeRO. */
 
-import { always, derived, type KeySpec, mustBeOff, notYet, nullable, unused, used } from "./key-kinds.ts";
+import { always, derived, type KeySpec, mustBeOff, notYet, nullable, section, unused, used } from "./key-kinds.ts";
 import { countOrAll, paths, text } from "./key-types.ts";
 import { boolean, integer, oneOf } from "./value-types.ts";
 
@@ -33,17 +33,25 @@ export const reportingKeys = {
   "tensorboard.enabled": used(boolean, false, "write metrics as TensorBoard event files"),
   "tensorboard.output_path": used(text, "", "folder of the event files"),
   "tensorboard.job_name": used(text, "DeepSpeedJobName", "folder of this job in it"),
-  wandb: unused(otherMonitors),
-  comet: unused(otherMonitors),
+  wandb: section(unused(otherMonitors), "enabled", "group", "team", "project"),
+  comet: section(
+    unused(otherMonitors),
+    ...["enabled", "samples_log_interval", "project", "workspace", "api_key", "experiment_name", "experiment_key"],
+    ...["online", "mode"],
+  ),
   log_level: unused("there is one level"),
   timers: unused("wall_clock_breakdown shows the time of each phase"),
 } as const satisfies Readonly<Record<string, KeySpec>>;
 
 export const otherKeys = {
   // they would change the numbers
-  amp: mustBeOff("use bf16.enabled or fp16.enabled"),
+  amp: section(mustBeOff("use bf16.enabled or fp16.enabled"), "enabled", "opt_level"),
   torch_autocast: mustBeOff("use bf16.enabled or fp16.enabled"),
-  elasticity: mustBeOff("it would choose another batch; write the batch keys"),
+  elasticity: section(
+    mustBeOff("it would choose another batch; write the batch keys"),
+    ...["enabled", "max_train_batch_size", "micro_batch_sizes", "min_gpus", "max_gpus", "min_time", "version"],
+    ...["ignore_non_elastic_batch_info", "prefer_larger_batch", "model_parallel_size", "num_gpus_per_node"],
+  ),
   progressive_layer_drop: mustBeOff(numbersWouldDiffer),
   quantize_training: mustBeOff(numbersWouldDiffer),
   curriculum_learning: mustBeOff(numbersWouldDiffer),
@@ -52,7 +60,7 @@ export const otherKeys = {
   sequence_parallel_size: always([1], dataParallel),
 
   // they change where things are, or act only where a PyTorch model asks for them
-  tensor_parallel: notYet(`${dataParallel}, so the global batch counts every rank`),
+  tensor_parallel: section(notYet(`${dataParallel}, so the global batch counts every rank`), "autotp_size"),
   pipeline: notYet(dataParallel),
   seq_parallel_communication_data_type: unused(dataParallel),
   compression_training: unused("DeepSpeed applies it only in a PyTorch model that calls its compression"),
@@ -61,6 +69,8 @@ export const otherKeys = {
   hybrid_engine: notYet("generation runs on the same engine"),
   compile: notYet("kernels here are compiled beforehand"),
   autotuning: unused("sizes that are left out are derived from the model"),
+  graph_harvesting: notYet("kernels here are compiled beforehand"),
+  use_data_before_expert_parallelism: unused(dataParallel),
   nebula: unused("it is a service of another vendor"),
   vocabulary_size: unused("the model says its vocabulary"),
   checkpointing: unused(`it is no key of DeepSpeed's, which ignores it; ${saving}`),
@@ -76,9 +86,12 @@ export const otherKeys = {
   }),
   "checkpoint.load_universal": unused("checkpoints here are loaded at any number of ranks", { type: boolean }),
   "checkpoint.use_node_local_storage": unused("all ranks are on one machine", { type: boolean }),
-  "checkpoint.parallel_write": unused("every rank writes its own shards"),
+  "checkpoint.parallel_write": section(unused("every rank writes its own shards"), "pipeline_stage"),
   "checkpoint.checkpoint_serialization": unused("checkpoints are safetensors and JSON"),
-  "checkpoint.writer": unused("checkpoints are safetensors and JSON"),
+  "checkpoint.writer": section(
+    unused("checkpoints are safetensors and JSON"),
+    ...["type", "decoupled", "io_buffer_size", "io_buffer_double", "show_statistics", "data_parallel", "io_multiplier"],
+  ),
 
   // our own
   "shunya.nvme_paths": nullable(

@@ -1,6 +1,17 @@
 /** Rows of the key table: zero_optimization and aio. */
 
-import { always, derived, type KeySpec, notYet, nullable, renamed, switchFor, unused, used } from "./key-kinds.ts";
+import {
+  always,
+  derived,
+  type KeySpec,
+  notYet,
+  nullable,
+  renamed,
+  section,
+  switchFor,
+  unused,
+  used,
+} from "./key-kinds.ts";
 import { path, share, words } from "./key-types.ts";
 import { boolean, elements, integer, oneOf } from "./value-types.ts";
 
@@ -77,7 +88,11 @@ export const zeroKeys = {
   }),
   "zero_optimization.use_multi_rank_bucket_allreduce": unused("gradients go to their owner by reduce-scatter"),
 
-  "zero_optimization.offload_optimizer.device": used(devices, "none", "where optimizer states and their update live"),
+  "zero_optimization.offload_optimizer.device": used(
+    devices,
+    "none",
+    "where optimizer states and their update live; this version reads cpu and nvme, and trains with none only",
+  ),
   "zero_optimization.offload_optimizer.nvme_path": nullable(derived(path, "folder for optimizer states on disk")),
   "zero_optimization.offload_optimizer.buffer_count": used(
     integer(1),
@@ -105,7 +120,11 @@ export const zeroKeys = {
   "zero_optimization.offload_optimizer.cpuadam_cores_perc": unused("--threads says how many cores a rank uses", {
     type: share,
   }),
-  "zero_optimization.offload_param.device": used(devices, "none", "where parameters live at rest; stage 3"),
+  "zero_optimization.offload_param.device": used(
+    devices,
+    "none",
+    "where parameters live at rest, at stage 3; this version reads cpu and nvme, and trains with none only",
+  ),
   "zero_optimization.offload_param.nvme_path": nullable(derived(path, "folder for parameters on disk")),
   "zero_optimization.offload_param.buffer_count": used(
     integer(1),
@@ -143,7 +162,10 @@ export const zeroKeys = {
   "zero_optimization.log_trace_cache_warnings": unused("the order of units is learned, and a change is no fault"),
   "zero_optimization.enable_sanity_checks": unused("the checks are always on", { obeyed: [true, false] }),
   "zero_optimization.save_muon_momentum_buffer_in_memory": unused("there is no Muon here"),
-  "zero_optimization.leaf_module": unused("mark a module as a unit in code instead"),
+  "zero_optimization.leaf_module": section(
+    unused("mark a module as a unit in code instead"),
+    ...["classes", "names", "name_suffixes"],
+  ),
   "zero_optimization.grad_hooks": unused("an old key that DeepSpeed has no more; gradients always settle as produced", {
     obeyed: [true],
   }),
@@ -155,10 +177,14 @@ export const zeroKeys = {
   "zero_optimization.zero_quantized_weights": notYet(fullPrecision),
   "zero_optimization.zero_quantized_nontrainable_weights": notYet(fullPrecision),
   "zero_optimization.zero_quantized_gradients": notYet(fullPrecision),
-  "zero_optimization.zeropp_loco_param": notYet(fullPrecision),
+  "zero_optimization.zeropp_loco_param": section(notYet(fullPrecision), "err_beta", "reset_T"),
   "zero_optimization.mics_shard_size": notYet("states are sharded over all ranks, with the same results", [-1]),
   "zero_optimization.mics_hierarchical_params_gather": notYet("states are sharded over all ranks"),
-  "zero_optimization.zenflow": notYet("every update is whole and in time, so results are those without it"),
+  "zero_optimization.zenflow": section(
+    notYet("every update is whole and in time, so results are those without it"),
+    ...["topk_ratio", "select_strategy", "select_interval", "update_interval", "overlap_step", "offload", "auto_ratio"],
+    ...["full_warm_up_rounds", "pt_reserved_cores_perc"],
+  ),
   allgather_size: unused("an old key of DeepSpeed's; write zero_optimization.allgather_bucket_size"),
   disable_allgather: unused("updated parameters always travel by all-gather"),
   zero_allow_untested_optimizer: unused("every optimizer here is tested with every stage", { obeyed: [true, false] }),

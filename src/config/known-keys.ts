@@ -75,16 +75,23 @@ export function guess(parent: string, name: string): string | undefined {
   return far && names.get(far);
 }
 
-/** The only candidate that has all words of `name`, such as train_micro_batch_size_per_gpu for micro_batch_per_gpu. */
+/**
+ * The only candidate that has all words of `name`, such as train_micro_batch_size_per_gpu for micro_batch_per_gpu, or that begins
+ * as it does, such as zero_hpz_partition_size for zero_hpzz.
+ */
 function holding(name: string, candidates: Iterable<string>): string | undefined {
   const words = name.toLowerCase().split(/[_\-\s]+/);
   if (words.length < 2) return undefined;
+  const start = name.slice(0, -1);
   const holders = [...candidates].filter((candidate) => {
     const has = new Set(candidate.split("_"));
-    return words.every((word) => has.has(word));
+    return words.every((word) => has.has(word)) || (start.length >= shortestStart && candidate.startsWith(start));
   });
   return holders.length === 1 ? holders[0] : undefined;
 }
+
+/** Shorter beginnings are those of many names. */
+const shortestStart = 8;
 
 /** Names under which people keep notes in JSON. */
 const noteName = /^(\/\/.*|#.*|_*(comments?|notes?|description|help|doc|readme)_*\d*)$/i;

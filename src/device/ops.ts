@@ -258,10 +258,7 @@ export const opFields = {
   allGather: { group: "size", tag: "size", dtype: "dtype", segments: "segments" },
   broadcast: { group: "size", tag: "size", bytes: "size", root: "size", data: "span" },
   barrier: { group: "size", tag: "size" },
-  // Between tiers. Down is away from the device: to the host and on to the disk.
-  copyDown: { bytes: "size", src: "span", dst: "span" },
-  copyUp: { bytes: "size", src: "span", dst: "span" },
-  /** Offset, bytes and the span's offset are multiples of 4096; what is read was written as it is read (see Swap). */
+  /** Between the host and the disk. Offset, bytes and the span's offset are multiples of 4096; what is read was written as it is read (see Swap). */
   diskRead: { swap: "size", offset: "size", bytes: "size", dst: "span" },
   diskWrite: { swap: "size", offset: "size", bytes: "size", src: "span" },
 } as const satisfies Record<string, Record<string, FieldKind>>;

@@ -6,6 +6,8 @@ export interface ChartOptions {
   readonly width?: number;
   /** Lines of the drawing; the title and the lower axis come on top. */
   readonly height?: number;
+  /** The step of the first value. Defaults to 1. */
+  readonly firstStep?: number;
 }
 
 const blank = 0x2800;
@@ -18,12 +20,12 @@ const dotBits = [
 ] as const;
 
 /**
- * Draws `values` (one per step, from step 1) as a curve of `width` by `height` characters under a title. Where there are more
+ * Draws `values` (one per step) as a curve of `width` by `height` characters under a title. Where there are more
  * values than dots, a dot shows the mean of its steps; where there are fewer, straight lines join them. Values that are not
  * finite leave a gap.
  */
 export function renderChart(title: string, values: readonly number[], options: ChartOptions = {}): string {
-  const { width = 72, height = 10 } = options;
+  const { width = 72, height = 10, firstStep = 1 } = options;
   const finite = values.filter(Number.isFinite);
   if (finite.length === 0) return `${title}: nothing to draw`;
   const low = finite.reduce((a, b) => Math.min(a, b));
@@ -38,7 +40,8 @@ export function renderChart(title: string, values: readonly number[], options: C
   const lines = drawCurve(points, low, high, columns, height).map((line, i) =>
     `${(labels[i] ?? "").padStart(margin)} ┤${String.fromCharCode(...line)}`.replace(/\u2800+$/, ""),
   );
-  const axis = `${" ".repeat(margin + 2)}step 1${`step ${values.length}`.padStart(columns - "step 1".length)}`;
+  const [left, right] = [`step ${firstStep}`, `step ${firstStep + values.length - 1}`];
+  const axis = `${" ".repeat(margin + 2)}${left}${right.padStart(columns - left.length)}`;
   return [title, ...lines, axis].join("\n");
 }
 

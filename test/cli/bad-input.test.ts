@@ -97,6 +97,7 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ["a micro-batch of none", train("--micro-batch", "0"), /--micro-batch.*"0".*at least 1/],
   ["a learning rate that is none", train("--lr", "-1e-4"), /--lr.*"-1e-4".*above 0/],
   ["token ids without a model", ["train", "--data", "large-ids.bin"], /token id 10000 .*\n.*give --model/],
+  ["a text shorter than any window", ["train", "--data", "short.txt"], /9 tokens; wanted at least 65/],
   ["offload", train("--config", "offload.json"), /offload_optimizer \(device "cpu"\).*without offload.*"none"/],
   ["a monitor in no folder", train("--config", "monitor.json"), /csv_monitor\.output_path: .*cannot be written/],
   ["an argument too many", generate("more"), /too many arguments/],

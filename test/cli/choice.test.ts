@@ -97,7 +97,7 @@ test("what the user says stays: length, window, and values in the configuration"
     ],
   });
   expect(choice).toMatchObject({ steps: 77, boundBy: "--steps" });
-  expect(choice.job.seqLength).toBe(48);
+  expect(choice.model.positions).toBe(48);
   expect(setting(choice, "optimizer.params.lr")).toBe(5e-4);
   expect(setting(choice, "zero_optimization.stage")).toBe(3);
   expect(setting(choice, "csv_monitor.enabled")).toBe(false);

@@ -1,7 +1,10 @@
 // `shunya train --save-every` and `--resume` as a user runs them: ranks as processes, files on disk.
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
+import { findTraining } from "../../src/checkpoint/find-training.ts";
+import { stepFolderName } from "../../src/checkpoint/training-manifest.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import type { LoggedStep } from "../../src/report/step-record.ts";
 import { until } from "../launch/processes.ts";
@@ -60,6 +63,7 @@ test("4 steps and the other 6 later are the 10 steps of a run without a stop, to
   const second = await run([...tiny, ...output, ...resume]);
   expect(second).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
   expect(second.stdout).toMatch(/^Going on after step 4 of 10, from .*step-00000004\.$/m);
+  expect(second.stdout).toMatch(/^ +step 5 +step 10$/m);
   const logs = [...readLog(join(here, "first.ndjson")), ...readLog(join(here, "second.ndjson"))];
   expect(logs).toEqual(readLog(join(here, "straight.ndjson")));
   expect(modelOf("half").equals(modelOf("straight"))).toBe(true);
@@ -124,6 +128,18 @@ describe("with what is there", () => {
     expect(await run(args)).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
   });
 
+  test("nor is more needed than data where everything had been chosen", async () => {
+    const text = join(here, "text.txt");
+    writeFileSync(text, "All that is gold does not glitter, not all those who wander are lost. ".repeat(20));
+    const chosen = ["train", "--data", text, "--threads", "1"];
+    const saving = ["--steps", "2", "--output", folderOf("chosen"), "--save-every", "1"];
+    expect((await run([...chosen, ...saving])).exitCode).toBe(exitCodes.ok);
+    const again = await run([...chosen, "--resume", checkpointsIn("chosen"), "--steps", "3"]);
+    expect(again.exitCode).toBe(exitCodes.ok);
+    expect(again.stderr).not.toMatch(/settings changed/);
+    expect(again.stdout).toMatch(/^step 3\/3 /m);
+  });
+
   test("a damaged newest one is passed over loudly", async () => {
     const folder = join(here, "damaged", "checkpoints");
     const args = [...tiny, "--steps", "4", "--output", join(here, "damaged"), "--save-every", "2"];
@@ -170,6 +186,24 @@ describe("with what is there", () => {
       expect(stderr).toMatch(message);
       expect(stdout).not.toMatch(/^step /m);
     });
+});
+
+test("killed with its ranks again and again, a run goes on from what was published last", async () => {
+  const folder = checkpointsIn("killed");
+  const args = [...tiny, "--steps", "100000", "--output", folderOf("killed"), "--save-every", "1"];
+  let published = 0;
+  for (const delayMs of [3, 17, 41]) {
+    const { child, ended, output } = start([...args, ...(published > 0 ? ["--resume", folder] : [])]);
+    await until(() => existsSync(folder) && readdirSync(folder).includes(stepFolderName(published + 2)), 20_000);
+    await sleep(delayMs);
+    process.kill(-child.pid!, "SIGKILL");
+    await ended;
+    expect(output.stderr).toBe("");
+    if (published > 0) expect(output.stdout).toContain(`Going on after step ${published} of`);
+    await using newest = await findTraining(folder, { onDamaged: (text) => expect.fail(text) });
+    expect(newest.manifest.step).toBeGreaterThanOrEqual(published + 2);
+    published = newest.manifest.step;
+  }
 });
 
 test("a numerical failure leaves the model, and no checkpoint of its step", async () => {

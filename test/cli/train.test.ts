@@ -1,5 +1,5 @@
 // `shunya train` and `shunya generate` for real: ranks as processes, files on disk.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
@@ -196,6 +196,42 @@ test("the start says what the batch is made of and what every auto became, and e
   expect(stdout).toMatch(/gradient_clipping is 1: .*max_grad_norm$/m);
   expect(stdout).toMatch(/scheduler\.params\.total_num_steps is 2: /);
   expect(stderr.match(/^warning: .*wandb/gm)).toHaveLength(1);
+});
+
+test("reports that the configuration asks for stand between and after the progress lines", async () => {
+  const reporting = {
+    train_micro_batch_size_per_gpu: 2,
+    optimizer: { type: "AdamW" },
+    steps_per_print: 2,
+    dump_state: true,
+    wall_clock_breakdown: true,
+    memory_breakdown: true,
+    comms_logger: { enabled: true },
+    flops_profiler: { enabled: true, profile_step: 3 },
+    csv_monitor: { enabled: true, output_path: join(here, "metrics"), job_name: "job" },
+    tensorboard: { enabled: true, output_path: join(here, "metrics"), job_name: "board" },
+  };
+  const config = join(writeFiles(here, { "reporting.json": reporting }), "reporting.json");
+  const log = join(here, "reporting.ndjson");
+  const flags = ["--config", config, "--ranks", "2", "--steps", "4", "--log-json", log];
+  const { exitCode, stdout, stderr } = await run([...fromTiny, ...flags]);
+  expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
+  const order = [
+    /^State \(dump_state\):\n\{\n/m,
+    /^step 2\/4 .*\nstep 2: forward /m,
+    /^Memory of ranks 0-1, each, after step 2:$/m,
+    /^Floating-point operations of step 3:$/m,
+    /^step 4\/4 .*\nstep 4: forward /m,
+    /^4 steps attempted, 4 applied, 0 skipped\.$/m,
+    /^Time of 4 steps by phase:$/m,
+    /^Communication of rank 0 in 4 steps:$/m,
+  ].map((pattern) => stdout.search(pattern));
+  expect(order).not.toContain(-1);
+  expect(order).toEqual(order.toSorted((a, b) => a - b));
+  const [first] = readLog(log);
+  expect(Object.keys(first!.phaseSeconds!)).toEqual(["forward", "backward", "step"]);
+  expect(readdirSync(join(here, "metrics", "job"))).toHaveLength(5);
+  expect(readdirSync(join(here, "metrics", "board"))).toEqual([expect.stringMatching(/tfevents/)]);
 });
 
 const autoConfig = {

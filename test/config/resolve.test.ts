@@ -238,6 +238,7 @@ describe("problems", () => {
     ["an unknown key far from all", { zebra: 1 }, /zebra: unknown key; remove it/],
     ["camel case", { gradientClipping: 1 }, /did you mean gradient_clipping\?/],
     ["a part of a name", { micro_batch_per_gpu: 5 }, /did you mean train_micro_batch_size_per_gpu\?/],
+    ["the beginning of a name", { zero_optimization: { zero_hpzz: 8 } }, /did you mean .*zero_hpz_partition_size\?/],
     ["a key at the wrong level", { stage: 2 }, /stage: unknown key; it is known as zero_optimization\.stage/],
     [
       "a section at the wrong level",
