@@ -1,9 +1,10 @@
 /**
- * `npm run bench [SECTION...]`: kernels, collectives and a whole step against what this machine gives in the same run.
+ * `npm run bench [SECTION...]`: kernels, collectives, a whole step and states on disk against what this machine gives in the same run.
  * Figures are medians of interleaved rounds; shares are of the limit measured beside them, so they hold on a busy machine too.
  */
 import { renderTable } from "../src/report/table.ts";
 import { measureCollectives } from "./collectives.ts";
+import { measureDisk } from "./disk.ts";
 import { type KernelResult, meanShare, measureAttention, measureProducts } from "./kernels-matmul.ts";
 import { measureMemoryKernels } from "./kernels-memory.ts";
 import { measureStep } from "./step.ts";
@@ -75,7 +76,18 @@ async function step(): Promise<void> {
   print(title, ["run", "step, s", "floor, s", "floor / step"], rows);
 }
 
-const sections = { products, attention, memory, collectives, step };
+async function disk(): Promise<void> {
+  const rows: string[][] = [];
+  for (const elements of [2 ** 20, 2 ** 22]) {
+    const r = await measureDisk(elements);
+    const name = `sub-groups of ${12 * (elements / 2 ** 20)} MiB`;
+    rows.push([name, r.updateGBs.toFixed(2), r.sweepGBs.toFixed(2), percent(r.share)]);
+  }
+  const headers = ["Adam with states on disk", "GB/s", "reading and writing alone, GB/s", "of it"];
+  print("States on disk, 1 GiB, one thread, checksums included", headers, rows);
+}
+
+const sections = { products, attention, memory, collectives, step, disk };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {
