@@ -1,5 +1,6 @@
 #include "io_lane.h"
 #include <algorithm>
+#include <chrono>
 
 namespace shunya {
 
@@ -21,7 +22,8 @@ void IoLane::run(int64_t count, const std::atomic<bool>& stopping, const std::fu
   std::unique_lock<std::mutex> lock(mutex_);
   calls_.push_back(&call);
   for (int64_t i = std::min<int64_t>(count, (int64_t)threads_.size()); i > 0; i--) arrived_.notify_one();
-  finished_.wait(lock, [&] { return call.underWay == 0 && call.isExhausted(); });
+  // A stop notifies nobody here, hence the time slices.
+  while (call.underWay > 0 || !call.isExhausted()) finished_.wait_for(lock, std::chrono::milliseconds(50));
   calls_.erase(std::find(calls_.begin(), calls_.end(), &call));
   if (call.thrown) std::rethrow_exception(call.thrown);
 }
@@ -49,7 +51,6 @@ void IoLane::work() {
     }
     lock.lock();
     if (thrown && !call->thrown) call->thrown = thrown;
-    // Whoever takes the last piece tells the caller; so does, after a stop, whoever ends last.
     if (--call->underWay == 0 && call->isExhausted()) finished_.notify_all();
   }
 }

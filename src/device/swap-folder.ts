@@ -96,6 +96,11 @@ export function findLeftovers(parent: string): Leftover[] {
     });
 }
 
+/** Removes what these processes left in `parents`, once they have ended: for whoever started and killed them. */
+export function removeLeftoversOf(pids: readonly number[], parents: readonly string[]): void {
+  for (const { pid, path } of parents.flatMap(findLeftovers)) if (pids.includes(pid)) removeSwapFolder(path);
+}
+
 function namesIn(folder: string): string[] {
   try {
     return readdirSync(folder);

@@ -19,7 +19,14 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { deviceFailure } from "../../src/device/failure.ts";
 import type { NativeFailure } from "../../src/device/native.ts";
 import { Swap } from "../../src/device/swap.ts";
-import { checkRoom, findLeftovers, removeSwapFolder, SwapFolder, swapGround } from "../../src/device/swap-folder.ts";
+import {
+  checkRoom,
+  findLeftovers,
+  removeLeftoversOf,
+  removeSwapFolder,
+  SwapFolder,
+  swapGround,
+} from "../../src/device/swap-folder.ts";
 import { measureShares, sharesOf } from "../../src/device/swap-speed.ts";
 import { DiskError, InternalError, UsageError } from "../../src/errors/errors.ts";
 
@@ -111,6 +118,21 @@ describe("a process with a swap", () => {
     expect(() => checkRoom(parent, 2 ** 50)).toThrow(/swap files that ended runs left/);
     removeSwapFolder(folder);
     expect(findLeftovers(parent)).toEqual([]);
+    expect(readdirSync(parent)).toEqual([]);
+  });
+
+  it("can have its folder removed by whoever killed it, and nobody else's", async () => {
+    const [killed, other] = [await start("wait"), await start("wait")];
+    const all = [killed, other].map(({ child }) => child.pid!);
+    killed.child.kill("SIGKILL");
+    await once(killed.child, "exit");
+    removeLeftoversOf([process.pid], [parent]);
+    expect(readdirSync(parent)).toHaveLength(2);
+    removeLeftoversOf(all, [parent]);
+    expect(readdirSync(parent).map((name) => join(parent, name))).toEqual([other.folder]);
+    other.child.kill("SIGKILL");
+    await once(other.child, "exit");
+    removeLeftoversOf(all, [parent]);
     expect(readdirSync(parent)).toEqual([]);
   });
 });
