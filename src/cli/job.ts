@@ -5,7 +5,7 @@ import { type ConfigResolution, type Override, type ResolveInput, resolveConfig 
 import { WindowSampler } from "../data/sampler.ts";
 import { openTokens, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
-import { refuseOffload } from "../launch/offload.ts";
+import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
@@ -90,7 +90,7 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
         model: describeForConfig(job.model, model.config),
         stepsOf,
       });
-      refuseOffload(config);
+      checkFolders(config);
       const steps = stepsOf(config.trainBatch);
       const close = async (): Promise<void> => {
         await tokens.close();

@@ -91,7 +91,7 @@ export const zeroKeys = {
   "zero_optimization.offload_optimizer.device": used(
     devices,
     "none",
-    "where optimizer states and their update live; this version reads cpu and nvme, and trains with none only",
+    "where optimizer states live and updates run, at stages 1 to 3: device, host memory, disk (DeepSpeed: nvme at stage 3)",
   ),
   "zero_optimization.offload_optimizer.nvme_path": nullable(derived(path, "folder for optimizer states on disk")),
   "zero_optimization.offload_optimizer.buffer_count": used(
@@ -99,7 +99,11 @@ export const zeroKeys = {
     4,
     "sub-groups of states from disk that are in memory at once",
   ),
-  "zero_optimization.offload_optimizer.pin_memory": used(boolean, true, "host buffers are page-locked"),
+  "zero_optimization.offload_optimizer.pin_memory": used(
+    boolean,
+    true,
+    "host memory of states and gradients is page-locked, as far as the system allows (ulimit -l)",
+  ),
   "zero_optimization.offload_optimizer.pipeline_read": derived(
     boolean,
     "the next states are read from disk during an update; left out: true (DeepSpeed: false)",
@@ -123,7 +127,7 @@ export const zeroKeys = {
   "zero_optimization.offload_param.device": used(
     devices,
     "none",
-    "where parameters live at rest, at stage 3; this version reads cpu and nvme, and trains with none only",
+    "where parameters live at rest, at stage 3: device, host memory, disk",
   ),
   "zero_optimization.offload_param.nvme_path": nullable(derived(path, "folder for parameters on disk")),
   "zero_optimization.offload_param.buffer_count": used(
@@ -139,7 +143,11 @@ export const zeroKeys = {
     elements(0),
     "elements of a rank that stay in host memory with device nvme, the first in plan order; left out: 0 (DeepSpeed: 1e9)",
   ),
-  "zero_optimization.offload_param.pin_memory": used(boolean, true, "host buffers are page-locked"),
+  "zero_optimization.offload_param.pin_memory": used(
+    boolean,
+    true,
+    "host memory of parameters is page-locked, as far as the system allows (ulimit -l)",
+  ),
   "zero_optimization.cpu_offload": switchFor(optimizerDevice, "cpu"),
   "zero_optimization.cpu_offload_param": switchFor(parameterDevice, "cpu"),
   // Never a key of DeepSpeed's code, but taught by an old tutorial.

@@ -1,14 +1,12 @@
 /** Where model states are asked to live: `offload_optimizer` and `offload_param`. */
 
 import type { Settings } from "./reader.ts";
-import type { DiskConfig, OffloadDevice, Stage } from "./types.ts";
+import type { DiskConfig, OffloadDevice, ResolvedConfig, Stage } from "./types.ts";
 
-export interface OffloadConfig {
-  readonly offloadOptimizer: OffloadDevice;
-  readonly offloadParam: OffloadDevice;
-  readonly offloadRatio: number;
-  readonly disk: DiskConfig;
-}
+export type OffloadConfig = Pick<
+  ResolvedConfig,
+  "offloadOptimizer" | "offloadParam" | "offloadRatio" | "pinMemory" | "disk"
+>;
 
 const optimizerDevice = "zero_optimization.offload_optimizer.device";
 const parameterDevice = "zero_optimization.offload_param.device";
@@ -25,27 +23,36 @@ export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig 
   const offloadOptimizer = stage === 0 ? "none" : optimizer;
   if (optimizer !== offloadOptimizer)
     settings.warn(optimizerDevice, "stage 0 shares no optimizer states, so this is ignored; use stage 1, 2 or 3");
-  for (const [device, path, section] of [
-    [offloadOptimizer, optimizerDevice, "offload_optimizer"],
-    [offloadParam, parameterDevice, "offload_param"],
-  ] as const) {
-    if (device === "none") continue;
-    const folder = `zero_optimization.${section}.nvme_path` as const;
-    if (device === "nvme" && settings.get(folder) === undefined)
-      settings.warn(folder, "left out, though the device is nvme; name a folder on a fast disk");
-  }
+  const disk = resolveDisk(settings, offloadOptimizer, offloadParam);
+  for (const [device, section] of [
+    [offloadOptimizer, "offload_optimizer"],
+    [offloadParam, "offload_param"],
+  ] as const)
+    if (device === "nvme" && disk.folders.length === 0)
+      settings.warn(
+        `zero_optimization.${section}.nvme_path`,
+        "left out, though the device is nvme, so nothing can be trained with this; name a folder on a fast drive",
+      );
   emptySection(settings, "offload_optimizer", optimizerDevice);
   emptySection(settings, "offload_param", parameterDevice);
-  const offloadRatio = settings.get("zero_optimization.offload_optimizer.ratio");
-  return { offloadOptimizer, offloadParam, offloadRatio, disk: resolveDisk(settings) };
+  return {
+    offloadOptimizer,
+    offloadParam,
+    offloadRatio: settings.get("zero_optimization.offload_optimizer.ratio"),
+    pinMemory: {
+      optimizer: offloadOptimizer !== "none" && settings.get("zero_optimization.offload_optimizer.pin_memory"),
+      parameters: offloadParam !== "none" && settings.get("zero_optimization.offload_param.pin_memory"),
+    },
+    disk,
+  };
 }
 
-/** Folders of both sections and our own list serve together: what is offloaded is divided among the drives. */
-function resolveDisk(settings: Settings): DiskConfig {
+/** Folders of the sections that want a disk and our own list serve together: what is offloaded is divided among the drives. */
+function resolveDisk(settings: Settings, optimizer: OffloadDevice, parameters: OffloadDevice): DiskConfig {
   const named = [
-    settings.get("zero_optimization.offload_optimizer.nvme_path"),
-    settings.get("zero_optimization.offload_param.nvme_path"),
-    ...(settings.get("shunya.nvme_paths") ?? []),
+    optimizer === "nvme" ? settings.get("zero_optimization.offload_optimizer.nvme_path") : undefined,
+    parameters === "nvme" ? settings.get("zero_optimization.offload_param.nvme_path") : undefined,
+    ...((optimizer === "nvme" || parameters === "nvme" ? settings.get("shunya.nvme_paths") : undefined) ?? []),
   ];
   return {
     folders: [...new Set(named.filter((folder) => folder !== undefined))],

@@ -164,6 +164,13 @@ export interface ReportingConfig {
   readonly tensorboard: MonitorConfig | undefined;
 }
 
+/** Which host memory is page-locked; false where nothing of the kind is offloaded. */
+export interface PinConfig {
+  /** Optimizer states, and gradients on their way to them. */
+  readonly optimizer: boolean;
+  readonly parameters: boolean;
+}
+
 /** The disk tier, and how it is asked (`aio`, `nvme_path`, buffers of the offload sections). */
 export interface DiskConfig {
   /** Folders, one a drive; none where nothing is offloaded to disk. */
@@ -202,6 +209,7 @@ export interface ResolvedConfig {
   readonly offloadParam: OffloadDevice;
   /** Share of the sub-groups whose optimizer states are offloaded (Twin-Flow). */
   readonly offloadRatio: number;
+  readonly pinMemory: PinConfig;
   readonly disk: DiskConfig;
   readonly precision: Precision;
   /** Undefined: the loss is not scaled. */

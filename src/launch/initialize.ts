@@ -6,7 +6,7 @@ import type { ResolvedConfig } from "../config/types.ts";
 import { createLogger, type Logger } from "../log/logger.ts";
 import { Engine, type EngineOptions } from "../zero/engine.ts";
 import type { WeightSource } from "../zero/weights.ts";
-import { refuseOffload } from "./offload.ts";
+import { checkFolders } from "./offload.ts";
 import { reportOn } from "./reporting.ts";
 import { resumeIn } from "./resume.ts";
 import { joinWorld, type World, type WorldOptions } from "./world.ts";
@@ -64,7 +64,7 @@ export async function initializeIn<B extends object>(
   config: ResolvedConfig,
   options: Omit<InitializeOptions<B>, "config">,
 ): Promise<Engine<B>> {
-  refuseOffload(config);
+  checkFolders(config);
   const { model, weights, run, resume: path } = options;
   const logger = options.logger ?? createLogger({ rank: world.rank });
   await using saved =

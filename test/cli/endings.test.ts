@@ -71,7 +71,7 @@ writeFiles(here, {
   "lost.mts": script(micro2, killed),
   "reports.mts": script(reporting, ""),
   "mismatch.mts": script({ ...micro2, train_batch_size: 8, gradient_accumulation_steps: 1 }, ""),
-  "offload.mts": script({ ...micro2, zero_optimization: { stage: 2, offload_optimizer: { device: "cpu" } } }, ""),
+  "offload.mts": script({ ...micro2, zero_optimization: { stage: 2, offload_optimizer: { device: "nvme" } } }, ""),
   "throws.mts": 'throw new Error("my own mistake");',
   "commonjs/package.json": { type: "commonjs" },
   "commonjs/awaits.ts": "await Promise.resolve();",
@@ -94,13 +94,16 @@ test("a script of one's own reports as its configuration asks, from rank 0", asy
   expect(losses.map((line) => line.split(",")[0])).toEqual(["step", "4", "8", "12", "16"]);
 });
 
-test("user: a batch for another number of ranks, where that number comes from, and offload", async () => {
+test("user: a batch for another number of ranks, where that number comes from, and a disk without a folder", async () => {
   const mismatch = await launch(2, "mismatch.mts");
   expect(mismatch).toMatchObject({ exitCode: exitCodes.user, stderr: expect.stringMatching(/8 != 2 \* 1 \* 2/) });
   expect(mismatch.stderr).toMatch(/from shunya launch --ranks/);
   expect(await launch(4, "mismatch.mts")).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
   const offload = await launch(1, "offload.mts");
-  expect(offload).toMatchObject({ exitCode: exitCodes.user, stderr: expect.stringMatching(/trains without offload/) });
+  expect(offload).toMatchObject({
+    exitCode: exitCodes.user,
+    stderr: expect.stringMatching(/^error: .*offload_optimizer\.nvme_path is left out/m),
+  });
 });
 
 test("user: a TypeScript script that its package makes CommonJS is told what to change", async () => {

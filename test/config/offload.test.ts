@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parseConfigObject } from "../../src/config/json.ts";
 import { examineConfig, type Override } from "../../src/config/resolve.ts";
+import { checkFolders } from "../../src/launch/offload.ts";
 
 const examine = (zero_optimization: object, overrides: readonly Override[] = []) => {
   const file = parseConfigObject({ train_batch_size: 2, optimizer: { type: "Adam" }, zero_optimization });
@@ -8,14 +9,50 @@ const examine = (zero_optimization: object, overrides: readonly Override[] = [])
   return { config, told: problems.map((p) => `${p.level} ${p.path}: ${p.message}`).join("\n") };
 };
 
-test("devices are read, and each says that this version trains without", () => {
+test("devices, and everything that is said of them, are read", () => {
   const { config, told } = examine({
     stage: 3,
-    offload_optimizer: { device: "cpu", pin_memory: true, ratio: 0.5, pipeline_read: true, buffer_count: 4 },
-    offload_param: { device: "nvme", nvme_path: "/disk", buffer_size: 1e8, max_in_cpu: 0, buffer_count: 5 },
+    offload_optimizer: { device: "cpu", pin_memory: false, ratio: 0.5, pipeline_read: false, buffer_count: 3 },
+    offload_param: { device: "nvme", nvme_path: "/disk", buffer_size: 1e8, max_in_cpu: 1e6, buffer_count: 6 },
   });
-  expect(config).toMatchObject({ offloadOptimizer: "cpu", offloadParam: "nvme" });
-  expect(told.match(/^warning .*device: read, but this version trains without offload/gm)).toHaveLength(2);
+  expect(told).toBe("");
+  expect(config).toMatchObject({
+    offloadOptimizer: "cpu",
+    offloadParam: "nvme",
+    offloadRatio: 0.5,
+    pinMemory: { optimizer: false, parameters: true },
+    disk: {
+      folders: ["/disk"],
+      stateBuffers: 3,
+      pipelineRead: false,
+      pipelineWrite: true,
+      parameterBuffers: 6,
+      parameterBufferElements: 1e8,
+      parametersInHost: 1e6,
+    },
+  });
+});
+
+test("folders are those of what goes to disk, each once, and our own list", () => {
+  const offload_param = { device: "cpu", nvme_path: "/unused" };
+  const onDisk = { device: "nvme", nvme_path: "/a" };
+  const foldersOf = (zero: object, shunya: object = {}) => {
+    const file = parseConfigObject({ train_batch_size: 2, zero_optimization: { stage: 3, ...zero }, shunya });
+    return examineConfig({ file, worldSize: 2 }).config!.disk.folders;
+  };
+  expect(foldersOf({ offload_optimizer: onDisk, offload_param })).toEqual(["/a"]);
+  expect(foldersOf({ offload_optimizer: onDisk, offload_param: onDisk }, { nvme_paths: ["/b", "/a"] })).toEqual([
+    "/a",
+    "/b",
+  ]);
+  expect(foldersOf({ offload_param }, { nvme_paths: ["/b"] })).toEqual([]);
+});
+
+test("nothing is pinned where nothing is offloaded", () => {
+  const section = { device: "none", pin_memory: true };
+  expect(examine({ stage: 3, offload_optimizer: section, offload_param: section }).config).toMatchObject({
+    pinMemory: { optimizer: false, parameters: false },
+  });
 });
 
 test("off: left out, null, false, device none", () => {
@@ -78,14 +115,6 @@ test("what a stage cannot place is ignored, and says so", () => {
 });
 
 test.each([
-  [
-    { stage: 2, offload_optimizer: { device: "nvme" } },
-    /found "nvme" at stage 2; it needs stage 3: use stage 3, or write device cpu/,
-  ],
-  [
-    { stage: 2, offload_optimizer: { device: "cpu", ratio: 0.5 } },
-    /ratio: found 0\.5 at stage 2; .*use stage 3, or write 1/,
-  ],
   [{ stage: 3, offload_optimizer: { device: "cpu", ratio: 1.5 } }, /ratio: found 1\.5; wanted a number from 0 to 1/],
   [{ stage: 3, offload_optimizer: { device: "CPU" } }, /found "CPU"; wanted "none", "cpu", "nvme"/],
   [{ stage: 3, offload_optimizer: { device: "cpu", buffer_count: 0 } }, /buffer_count: found 0/],
@@ -98,8 +127,21 @@ test.each([
   expect(told).toMatch(wanted);
 });
 
-test("nvme without a folder is spoken of", () => {
-  expect(examine({ stage: 3, offload_param: { device: "nvme" } }).told).toMatch(
-    /nvme_path: left out, though the device is nvme/,
+test("what DeepSpeed has at stage 3 only works at every stage that shares", () => {
+  const offload_optimizer = { device: "nvme", nvme_path: "/disk", ratio: 0.5 };
+  for (const stage of [1, 2, 3])
+    expect(examine({ stage, offload_optimizer })).toMatchObject({
+      config: { offloadOptimizer: "nvme", offloadRatio: 0.5 },
+      told: "",
+    });
+});
+
+test("nvme without a folder is read and warned of, and cannot be trained with", () => {
+  const { config, told } = examine({ stage: 3, offload_param: { device: "nvme" } });
+  expect(told).toMatch(/^warning zero_optimization\.offload_param\.nvme_path: left out, though the device is nvme/);
+  expect(() => checkFolders(config!)).toThrow(
+    /^zero_optimization\.offload_param\.nvme_path is left out, .*--set zero_optimization\.offload_param\.nvme_path=/,
   );
+  expect(examine({ stage: 3, offload_param: { device: "nvme", nvme_path: "/disk" } }).told).toBe("");
+  checkFolders(examine({ stage: 3, offload_param: { device: "cpu" } }).config!);
 });

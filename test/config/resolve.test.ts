@@ -188,14 +188,14 @@ describe("warnings", () => {
     const { warnings } = resolve(
       with1({
         optimizer: { type: "AdamW" },
-        aio: { block_size: 1, queue_depth: 8, single_submit: false },
+        aio: { block_size: 4096, queue_depth: 8, single_submit: true, overlap_events: false },
         zero_optimization: { contiguous_gradients: true, round_robin_gradients: true, elastic_checkpoint: false },
         tensor_parallel: { autotp_size: 2 },
         wandb: { enabled: false, project: "x" },
       }),
     );
     expect(warnings).toEqual([
-      expect.stringMatching(/^aio\.block_size: has no effect here, nor aio\.queue_depth: /),
+      expect.stringMatching(/^aio\.single_submit: has no effect here: each request is a call of its own/),
       expect.stringMatching(/^zero_optimization\.round_robin_gradients: has no effect here: /),
       expect.stringMatching(
         /^tensor_parallel: has no effect here: a DeepSpeed key that this version does not implement/,
@@ -329,7 +329,6 @@ describe("problems", () => {
       [2, "warning", "wandb"],
       [4, "warning", "bf16"],
       [5, "error", "aio.queue_depth"],
-      [5, "warning", "aio.queue_depth"],
       [undefined, "warning", "optimizer.type"],
     ]);
   });
