@@ -117,6 +117,7 @@ export class Engine<B extends object> {
       await initialiseWeights(device, engine.#units.all, model, engine.#seed, states);
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
       await quiet(device);
+      if (Object.values(engine.plan.residences).some(({ tier }) => tier !== "device")) device.timeline.measureOverlap();
       return engine;
     } catch (error) {
       for (const parameter of model?.parameters.values() ?? []) parameter.bind(undefined);
@@ -255,12 +256,15 @@ export class Engine<B extends object> {
       ...this.#clock.times(),
       ranks: reports,
     };
+    this.device.timeline.endStep(this.steps);
     return { record, stop: stop && (await this.#stopped(stop, culprits)) };
   }
 
   /** What the ranks know together: the loss and the norm of the (scaled) gradients, and whether somebody wants to stop. */
   async #agree(): Promise<GlobalNorm & { loss: number }> {
+    this.device.timeline.scope = "gradients";
     const partials = await this.#norm.partials();
+    this.device.timeline.scope = "";
     const lossSum = await this.#losses.sum();
     const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...partials);
     const ranks = await this.group.exchange(own, "losses and gradient norms");
@@ -347,6 +351,7 @@ export class Engine<B extends object> {
     this.#clock.beginStep();
     this.device.ledger.beginStep();
     this.device.traffic.beginStep();
+    this.device.timeline.beginStep();
     this.group.beginStep(this.steps + 1);
   }
 
@@ -359,6 +364,7 @@ export class Engine<B extends object> {
       enter: async (owner, pass, needsValues) => {
         const unit = this.#units.unitOf(owner);
         this.#units.enter(unit, needsValues);
+        this.device.timeline.scope = `${unit.name} ${pass}`;
         if (pass === "forward") unit.openUses++;
         this.#operations.enter();
       },
@@ -367,6 +373,7 @@ export class Engine<B extends object> {
         this.#operations.leave(unit.name, pass);
         this.#units.leave(unit);
         if (pass === "backward") finished(unit);
+        this.device.timeline.scope = "";
       },
     };
   }

@@ -1,10 +1,12 @@
 /** Wall time of a step's phases, and the ledger's phase with it. */
 import type { Device } from "../device/device.ts";
+import { queueNames } from "../device/queue.ts";
+import { nowMicroseconds } from "../device/timeline.ts";
 import type { TrainingPhase } from "./record.ts";
 
 /** Resolves when everything issued so far has happened. */
 export async function quiet(device: Device): Promise<void> {
-  for (const queue of ["compute", "collective"] as const) await device.reached(device.mark(queue));
+  for (const queue of queueNames) await device.reached(device.mark(queue));
 }
 
 export class PhaseClock {
@@ -13,6 +15,7 @@ export class PhaseClock {
   readonly #waits: boolean;
   #stepStartedMs = 0;
   #startedMs = 0;
+  #startedMicros = 0;
   #seconds: Record<TrainingPhase, number> = { forward: 0, backward: 0, step: 0 };
 
   constructor(device: Device, waits: boolean) {
@@ -28,11 +31,13 @@ export class PhaseClock {
   begin(phase: TrainingPhase): void {
     this.#device.ledger.beginPhase(phase);
     this.#startedMs = performance.now();
+    this.#startedMicros = nowMicroseconds();
   }
 
   async end(phase: TrainingPhase): Promise<void> {
     if (this.#waits) await quiet(this.#device);
     this.#seconds[phase] += (performance.now() - this.#startedMs) / 1000;
+    this.#device.timeline.noteProgram(phase, this.#startedMicros);
   }
 
   /** Of the step so far, and of its phases (all micro-batches together). */

@@ -2,6 +2,7 @@
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { type MemorySnapshot, memoryKinds, optimizerParts, phases, tiers } from "../device/ledger.ts";
+import { type OverlapTimes, overlappedQueues } from "../device/overlap.ts";
 import { type TrafficSnapshot, trafficKinds } from "../device/traffic.ts";
 
 export type TrainingPhase = "forward" | "backward" | "step";
@@ -11,6 +12,8 @@ export interface RankReport {
   readonly traffic: TrafficSnapshot;
   /** Floating-point operations of the model's forward and backward passes. */
   readonly operations: number;
+  /** Of what ended since the record before (docs/trace.md); zeros where all model states live on the device. */
+  readonly overlap: OverlapTimes;
 }
 
 export interface StepRecord {
@@ -40,6 +43,7 @@ export const reportOf = (device: Device): RankReport => ({
   memory: device.ledger.snapshot(),
   traffic: device.traffic.snapshot(),
   operations: device.traffic.operations,
+  overlap: device.timeline.takeOverlap(),
 });
 
 /** Every number of a report in a fixed order, so that ranks can exchange reports as numbers. */
@@ -55,6 +59,7 @@ const paths: readonly (readonly string[])[] = [
     ["calls", "elementsSent", "bytesSent", "elementsReceived", "bytesReceived"].map((f) => ["traffic", kind, f]),
   ),
   ["operations"],
+  ...overlappedQueues.flatMap((queue) => ["seconds", "waitedSeconds"].map((f) => ["overlap", queue, f])),
 ];
 
 type Tree = { [key: string]: Tree | number };

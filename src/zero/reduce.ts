@@ -73,10 +73,11 @@ export class GradientSettler {
   /** Sends what waits. */
   flush(): void {
     const parts = this.#waiting;
-    const words = `the gradients of unit ${this.#waitingWords.join(", ")}`;
+    const names = this.#waitingWords.join(", ");
+    const words = `the gradients of unit ${names}`;
     this.#waiting = [];
     this.#waitingWords = [];
-    if (parts.length > 0) this.#reduce(parts, words);
+    if (parts.length > 0) this.#device.timeline.within(names, () => this.#reduce(parts, words));
   }
 
   /** All reductions are issued: no bucket is needed any more. */

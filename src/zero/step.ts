@@ -58,10 +58,11 @@ export class OptimizerStep {
     // What crosses to the device overwrites parameters that the passes before may still read.
     this.#device.wait("up", this.#device.mark("compute"));
     this.#device.wait("up", this.#device.mark("collective"));
-    for (const unit of units) {
-      for (const state of unit.trainable) this.#update(state, steps);
-      this.#publish(unit);
-    }
+    for (const unit of units)
+      this.#device.timeline.within(unit.name, () => {
+        for (const state of unit.trainable) this.#update(state, steps);
+        this.#publish(unit);
+      });
     this.#crossing.flush();
   }
 

@@ -142,6 +142,11 @@ export class Units {
   #gather(unit: UnitState): void {
     const flats = unit.flats.filter((f) => f.needsGather && !f.gathered);
     if (flats.length === 0) return;
+    this.#device.timeline.remark(`gather ${unit.name}`);
+    this.#device.timeline.within(unit.name, () => this.#gatherFlats(unit, flats));
+  }
+
+  #gatherFlats(unit: UnitState, flats: readonly FlatState[]): void {
     const parts = flats.map((state) => {
       const { parameters, own } = state;
       const { dtype, fetchQueue } = parameters;
@@ -161,6 +166,7 @@ export class Units {
   }
 
   #release(unit: UnitState): void {
+    this.#device.timeline.remark(`release ${unit.name}`);
     for (const state of unit.flats) {
       if (!state.gathered) continue;
       state.gathered.free();
