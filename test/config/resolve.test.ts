@@ -261,6 +261,7 @@ describe("problems", () => {
     ["no section", { zero_optimization: null }, /zero_optimization: found null; wanted an object/],
     ["a list as section", { zero_optimization: [] }, /zero_optimization: found \[\]; wanted an object/],
     ["a number as section", { bf16: 3 }, /bf16: found 3; wanted an object such as \{ "enabled"/],
+    ["a section switched off that acts", { scheduler: false }, /scheduler: found false; wanted an object/],
     ["a null size", { zero_optimization: { reduce_bucket_size: null } }, /found null; .*leave the key out/],
     ["a template", { gradient_clipping: "{{ clip }}" }, /\{\{ clip \}\} is a placeholder that nothing has filled/],
     ["a negative number", { gradient_clipping: -1 }, /found -1; wanted a number from 0 on/],
