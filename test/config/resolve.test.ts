@@ -54,10 +54,22 @@ describe("defaults", () => {
     expect(given.overlapComm).toBe(true);
   });
 
-  test("everything is frozen", () => {
-    const config = resolveConfig({ worldSize: 1 });
-    for (const part of [config, config.optimizer, config.sizes, config.warnings])
-      expect(Object.isFrozen(part)).toBe(true);
+  test("everything is frozen, all the way down", () => {
+    const config = resolve(
+      with1({
+        fp16: { enabled: true },
+        scheduler: { type: "OneCycle", params: { cycle_min_lr: 0, cycle_max_lr: 1 } },
+        shunya: { parameter_groups: [{ match: "*", lr: 1 }] },
+        tensorboard: { enabled: true },
+        gradient_clipping: "auto",
+      }),
+    );
+    const loose = (value: unknown, path: string): string[] => {
+      if (typeof value !== "object" || value === null || value instanceof Map) return [];
+      const inside = Object.entries(value).flatMap(([key, inner]) => loose(inner, `${path}.${key}`));
+      return Object.isFrozen(value) ? inside : [path, ...inside];
+    };
+    expect(loose(config, "config")).toEqual([]);
   });
 });
 
