@@ -56,6 +56,9 @@ const laws = {
   tape: { name: "Scopes and the tape's memory", file: "test/tensor/tape.test.ts", tests: "" },
   head: { name: "The output head's chunks and seed", file: "test/tensor/head-loss.test.ts", tests: "" },
   engine: { name: "The engine's calls", file: "test/zero/engine.test.ts", tests: "" },
+  precision: { name: "fp16, its loss scale, skipped steps", file: "test/zero/precision.test.ts", tests: "" },
+  sent: { name: "Gradients sent in another type", file: "test/laws/equal.test.ts", tests: "sent in" },
+  overflow: { name: "Overflows are everybody's", file: "test/laws/equal.test.ts", tests: "fp16, 3 ranks" },
   optimizers: {
     name: "Every optimizer at every stage",
     file: "test/laws/optimizers.test.ts",
@@ -117,7 +120,7 @@ export const faults: readonly Fault[] = [
   {
     name: "gradients are added in 16 bits although fp32 was asked for",
     file: "src/plan/residence.ts",
-    find: 'config.gradientAccumulationType === "fp32" ? "f32" : dtype',
+    find: "elementDType[config.gradientAccumulationType]",
     replace: "dtype",
     law: laws.fp32Accumulation,
   },
@@ -152,8 +155,8 @@ export const faults: readonly Fault[] = [
   {
     name: "the sum over ranks is not divided by N",
     file: "src/zero/reduce.ts",
-    find: "factor: 1 / (worldSize * config.gradientAccumulation),",
-    replace: "factor: 1 / config.gradientAccumulation,",
+    find: 'config.gradientReduction.operation === "sum" ? 1 : worldSize',
+    replace: "1",
     law: laws.oracle,
   },
   {
@@ -203,15 +206,15 @@ export const faults: readonly Fault[] = [
   {
     name: "dropout is keyed by the rank",
     file: "src/zero/engine.ts",
-    find: "random: new RandomKeys(this.#seed, this.#attempted, firstSample),",
-    replace: "random: new RandomKeys(this.#seed + this.group.rank, this.#attempted, firstSample),",
+    find: "random: new RandomKeys(this.#seed, this.steps, firstSample),",
+    replace: "random: new RandomKeys(this.#seed + this.group.rank, this.steps, firstSample),",
     law: laws.rounding,
   },
   {
     name: "dropout is keyed by the micro-batch, not by the sample",
     file: "src/zero/engine.ts",
-    find: "random: new RandomKeys(this.#seed, this.#attempted, firstSample),",
-    replace: "random: new RandomKeys(this.#seed, this.#attempted, this.#microBatch),",
+    find: "random: new RandomKeys(this.#seed, this.steps, firstSample),",
+    replace: "random: new RandomKeys(this.#seed, this.steps, this.#microBatch),",
     law: laws.rounding,
   },
   {
@@ -234,15 +237,52 @@ export const faults: readonly Fault[] = [
   {
     name: "a gradient that is not finite is stepped on",
     file: "src/zero/engine.ts",
-    find: "throw this.#notFinite(firstNonFinite, loss);",
-    replace: "void this.#notFinite(firstNonFinite, loss);",
+    find: "const skipped = nonFinite.length > 0 || !Number.isFinite(loss);",
+    replace: "const skipped = false;",
     law: laws.engine,
+  },
+  {
+    name: "a skipped step counts as an update",
+    file: "src/zero/progress.ts",
+    find: "if (!skipped) this.#updates++;",
+    replace: "this.#updates++;",
+    law: laws.precision,
+  },
+  {
+    name: "gradients are divided by the next step's loss scale (as in DeepSpeed)",
+    file: "src/zero/engine.ts",
+    find: "    const { lossScale, nextUpdate } = this.#counter;\n",
+    replace:
+      "    const { nextUpdate } = this.#counter;\n" +
+      "    const lossScale = this.#counter.lossScale * (nextUpdate > 2 ? 2 : 1);\n",
+    law: laws.precision,
+  },
+  {
+    name: "the backward pass does not start from the loss scale",
+    file: "src/zero/engine.ts",
+    find: "lossSeed: this.#counter.lossScale,",
+    replace: "lossSeed: 1,",
+    law: laws.precision,
+  },
+  {
+    name: "an overflow on another rank is not heard of",
+    file: "src/zero/norm.ts",
+    find: "if (ranks.some((partials) =>",
+    replace: "if (ranks.slice(0, 1).some((partials) =>",
+    law: laws.overflow,
+  },
+  {
+    name: "gradients are sent in their own type although another was asked for",
+    file: "src/zero/reduce.ts",
+    find: "type === undefined ? from.dtype : elementDType[type]",
+    replace: "from.dtype",
+    law: laws.sent,
   },
   {
     name: "the norm leaves out a rank",
     file: "src/zero/norm.ts",
-    find: "for (const partials of ranks) {",
-    replace: "for (const partials of ranks.slice(1)) {",
+    find: "for (const partials of ranks) total",
+    replace: "for (const partials of ranks.slice(1)) total",
     law: laws.oracle,
   },
   {
