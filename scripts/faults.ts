@@ -1,5 +1,7 @@
 // Faults that `npm run mutate` plants one at a time, and the law that must turn red. `find` must occur exactly once in the file.
 
+import { type Law, laws } from "./laws.ts";
+
 export interface Fault {
   /** In words, for the table. */
   readonly name: string;
@@ -8,72 +10,6 @@ export interface Fault {
   readonly replace: string;
   readonly law: Law;
 }
-
-/** A test file and which of its tests to run. */
-export interface Law {
-  readonly name: string;
-  readonly file: string;
-  /** A regular expression over "group test" names. */
-  readonly tests: string;
-}
-
-const laws = {
-  oracle: {
-    name: "Training is PyTorch's",
-    file: "test/oracles/gpt2-tiny.test.ts",
-    tests: "fp32, stage (0|3), 2 ranks",
-  },
-  equal: {
-    name: "Equal bits over stages and settings",
-    file: "test/laws/equal.test.ts",
-    tests: "fp32, 2 ranks, 1 micro-batches|bf16, 2 ranks, 1 micro-batches",
-  },
-  rounding: {
-    name: "One global batch, however it is divided",
-    file: "test/laws/equal.test.ts",
-    tests: "equal to rounding",
-  },
-  accounted: {
-    name: "Bytes at rest and traffic as the formulas say",
-    file: "test/laws/accounted.test.ts",
-    tests: "bf16, 1 micro-batches",
-  },
-  peaks: { name: "Peaks and order of gathers", file: "test/laws/accounted.test.ts", tests: "peaks" },
-  bounded: { name: "Memory stays where it was", file: "test/laws/bounded.test.ts", tests: "memory over time the same" },
-  budget: { name: "Budgets hold to the byte", file: "test/laws/bounded.test.ts", tests: "budgets" },
-  fp32Accumulation: {
-    name: "fp32 accumulation",
-    file: "test/laws/accounted.test.ts",
-    tests: "fp32 accumulation adds",
-  },
-  errors: {
-    name: "Ranks that err",
-    file: "test/laws/structure.test.ts",
-    tests: "ranks that err (ranks|reading|a signal)",
-  },
-  structure: { name: "Any model, any world", file: "test/laws/structure.test.ts", tests: "any model, any world" },
-  gradients: { name: "Gradients by central differences", file: "test/tensor/gradients.test.ts", tests: "" },
-  tape: { name: "Scopes and the tape's memory", file: "test/tensor/tape.test.ts", tests: "" },
-  head: { name: "The output head's chunks and seed", file: "test/tensor/head-loss.test.ts", tests: "" },
-  engine: { name: "The engine's calls", file: "test/zero/engine.test.ts", tests: "" },
-  optimizers: {
-    name: "Every optimizer at every stage",
-    file: "test/laws/optimizers.test.ts",
-    tests: "in bf16: 'Lion|a group's learning rate",
-  },
-  trajectories: { name: "Optimizers are PyTorch's", file: "test/optim/trajectories.test.ts", tests: "" },
-  schedules: { name: "Schedules are DeepSpeed's", file: "test/optim/schedules.test.ts", tests: "" },
-  resumed: {
-    name: "A resumed run is the run that never stopped",
-    file: "test/checkpoint/resume.test.ts",
-    tests: "stage (0|3), fp16|stage 2, fp16|states, whoever holds them",
-  },
-  checkpoints: {
-    name: "Damage is never silent",
-    file: "test/checkpoint/training.test.ts",
-    tests: "damage|not as it was",
-  },
-} as const satisfies Record<string, Law>;
 
 export const faults: readonly Fault[] = [
   {
@@ -117,7 +53,7 @@ export const faults: readonly Fault[] = [
   {
     name: "gradients are added in 16 bits although fp32 was asked for",
     file: "src/plan/residence.ts",
-    find: 'config.gradientAccumulationType === "fp32" ? "f32" : dtype',
+    find: "elementDType[config.gradientAccumulationType]",
     replace: "dtype",
     law: laws.fp32Accumulation,
   },
@@ -152,8 +88,8 @@ export const faults: readonly Fault[] = [
   {
     name: "the sum over ranks is not divided by N",
     file: "src/zero/reduce.ts",
-    find: "factor: 1 / (worldSize * config.gradientAccumulation),",
-    replace: "factor: 1 / config.gradientAccumulation,",
+    find: 'config.gradientReduction.operation === "sum" ? 1 : worldSize',
+    replace: "1",
     law: laws.oracle,
   },
   {
@@ -203,15 +139,15 @@ export const faults: readonly Fault[] = [
   {
     name: "dropout is keyed by the rank",
     file: "src/zero/engine.ts",
-    find: "random: new RandomKeys(this.#seed, this.#attempted, firstSample),",
-    replace: "random: new RandomKeys(this.#seed + this.group.rank, this.#attempted, firstSample),",
+    find: "random: new RandomKeys(this.#seed, this.steps, firstSample),",
+    replace: "random: new RandomKeys(this.#seed + this.group.rank, this.steps, firstSample),",
     law: laws.rounding,
   },
   {
     name: "dropout is keyed by the micro-batch, not by the sample",
     file: "src/zero/engine.ts",
-    find: "random: new RandomKeys(this.#seed, this.#attempted, firstSample),",
-    replace: "random: new RandomKeys(this.#seed, this.#attempted, this.#microBatch),",
+    find: "random: new RandomKeys(this.#seed, this.steps, firstSample),",
+    replace: "random: new RandomKeys(this.#seed, this.steps, this.#microBatch),",
     law: laws.rounding,
   },
   {
@@ -234,15 +170,52 @@ export const faults: readonly Fault[] = [
   {
     name: "a gradient that is not finite is stepped on",
     file: "src/zero/engine.ts",
-    find: "throw this.#notFinite(firstNonFinite, loss);",
-    replace: "void this.#notFinite(firstNonFinite, loss);",
+    find: "const skipped = nonFinite.length > 0 || !Number.isFinite(loss);",
+    replace: "const skipped = false;",
     law: laws.engine,
+  },
+  {
+    name: "a skipped step counts as an update",
+    file: "src/zero/progress.ts",
+    find: "if (!skipped) this.#updates++;",
+    replace: "this.#updates++;",
+    law: laws.precision,
+  },
+  {
+    name: "gradients are divided by the next step's loss scale (as in DeepSpeed)",
+    file: "src/zero/engine.ts",
+    find: "    const { lossScale, nextUpdate } = this.#counter;\n",
+    replace:
+      "    const { nextUpdate } = this.#counter;\n" +
+      "    const lossScale = this.#counter.lossScale * (nextUpdate > 2 ? 2 : 1);\n",
+    law: laws.precision,
+  },
+  {
+    name: "the backward pass does not start from the loss scale",
+    file: "src/zero/engine.ts",
+    find: "lossSeed: this.#counter.lossScale,",
+    replace: "lossSeed: 1,",
+    law: laws.precision,
+  },
+  {
+    name: "an overflow on another rank is not heard of",
+    file: "src/zero/norm.ts",
+    find: "if (ranks.some((partials) =>",
+    replace: "if (ranks.slice(0, 1).some((partials) =>",
+    law: laws.overflow,
+  },
+  {
+    name: "gradients are sent in their own type although another was asked for",
+    file: "src/zero/reduce.ts",
+    find: "type === undefined ? from.dtype : elementDType[type]",
+    replace: "from.dtype",
+    law: laws.sent,
   },
   {
     name: "the norm leaves out a rank",
     file: "src/zero/norm.ts",
-    find: "for (const partials of ranks) {",
-    replace: "for (const partials of ranks.slice(1)) {",
+    find: "for (const partials of ranks) total",
+    replace: "for (const partials of ranks.slice(1)) total",
     law: laws.oracle,
   },
   {

@@ -6,7 +6,8 @@ import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } f
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { renderMarkdownTable } from "../src/report/table.ts";
-import { type Fault, faults, type Law } from "./faults.ts";
+import { type Fault, faults } from "./faults.ts";
+import type { Law } from "./laws.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const copy = join(root, "build", "mutants", "tree");

@@ -61,7 +61,7 @@ const exists = async (path: string): Promise<boolean> => (await stat(path).catch
 
 /** @throws CheckpointError that names every tensor (the first few) that does not fit, and what to do */
 export function checkFits(
-  { folder, manifest }: TrainingCheckpoint,
+  { folder, manifest }: Pick<TrainingCheckpoint, "folder" | "manifest">,
   model: ModelDescription,
   config: ResolvedConfig,
 ): void {

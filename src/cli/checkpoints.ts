@@ -2,9 +2,8 @@
 import { join } from "node:path";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
-import type { TrainingCheckpoint } from "../checkpoint/open-training.ts";
 import { changedSettings } from "../checkpoint/settings.ts";
-import type { Json, JsonObject } from "../checkpoint/training-manifest.ts";
+import type { Json, JsonObject, Manifest } from "../checkpoint/training-manifest.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
@@ -25,38 +24,37 @@ export function runOf(job: TrainJob, { model, tokens, sampler, seqLength, steps 
 }
 
 /** Where a run goes on from. */
-export class Resumption implements AsyncDisposable {
-  readonly checkpoint: TrainingCheckpoint;
+export class Resumption {
+  readonly folder: string;
+  readonly #manifest: Manifest;
   /** Newer ones that were passed over. */
   readonly #damaged: ReadonlySet<string>;
 
-  private constructor(checkpoint: TrainingCheckpoint, damaged: ReadonlySet<string>) {
-    this.checkpoint = checkpoint;
+  private constructor(folder: string, manifest: Manifest, damaged: ReadonlySet<string>) {
+    this.folder = folder;
+    this.#manifest = manifest;
     this.#damaged = damaged;
   }
 
-  /** @throws CheckpointError where there is no undamaged one */
+  /** Reads all of it once, so that damage is known before anything starts. @throws CheckpointError where all are damaged */
   static async find(path: string, logger: Logger): Promise<Resumption> {
     const damaged = new Set<string>();
     const onDamaged = (text: string, folder: string): void => {
       damaged.add(folder);
       logger.warn(`an older checkpoint is taken, since ${text}`);
     };
-    return new Resumption(await findTraining(path, { onDamaged }), damaged);
+    await using found = await findTraining(path, { onDamaged });
+    return new Resumption(found.folder, found.manifest, damaged);
   }
 
   get step(): number {
-    return this.checkpoint.manifest.step;
-  }
-
-  get folder(): string {
-    return this.checkpoint.folder;
+    return this.#manifest.step;
   }
 
   /** A request without a model means the saved one, and what had been chosen with it. */
   complete(request: TrainRequest): TrainRequest {
     if (request.model !== undefined) return request;
-    const { model, data, chosen } = this.checkpoint.manifest.run as {
+    const { model, data, chosen } = this.#manifest.run as {
       model?: Gpt2Config;
       data?: { seqLength: number };
       chosen?: { config: object; steps: number } | null;
@@ -70,9 +68,13 @@ export class Resumption implements AsyncDisposable {
   /** Says what is not as it was. @throws CheckpointError where the model or the optimizer's states do not fit */
   check(job: TrainJob, opened: OpenedJob, logger: Logger): void {
     const { config, model } = opened;
-    checkFits(this.checkpoint, describeModel(new Gpt2(model.config)).description, config);
+    checkFits(
+      { folder: this.folder, manifest: this.#manifest },
+      describeModel(new Gpt2(model.config)).description,
+      config,
+    );
     const { chosen: _, ...run } = runOf(job, opened);
-    const changed = changedSettings(this.checkpoint.manifest, { seed: job.seed, config, run });
+    const changed = changedSettings(this.#manifest, { seed: job.seed, config, run });
     if (changed.length === 0) return;
     const lines = changed.map((text) => `\n  ${text}`).join("");
     logger.warn(`what follows is not what a run without a stop would give, since settings changed:${lines}`);
@@ -80,10 +82,6 @@ export class Resumption implements AsyncDisposable {
 
   isDamaged(folder: string): boolean {
     return this.#damaged.has(folder);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.checkpoint[Symbol.asyncDispose]();
   }
 }
 

@@ -11,7 +11,7 @@ import { Gpt2 } from "../nn/models/gpt2.ts";
 import { createPlan } from "../plan/plan.ts";
 import type { PlannedSizes } from "../plan/sizes.ts";
 import { renderConfigAnswer, renderConfigJson } from "./config-report.ts";
-import { type OpenedModel, openModel } from "./job.ts";
+import { describeForConfig, type OpenedModel, openModel } from "./job.ts";
 
 export interface ConfigQuestion {
   readonly file: string;
@@ -96,7 +96,7 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
       file: reading.file,
       overrides: question.overrides,
       worldSize: question.ranks,
-      ...(model && { model: { name: question.model!, hiddenSize: model.config.hidden } }),
+      model: model && describeForConfig(question.model!, model.config),
     });
   const config = examined?.config;
   const sizes = config && model && plannedSizes(config, model);

@@ -37,7 +37,7 @@ export async function runTrain(
   logJson: string | undefined,
   logger: Logger,
 ): Promise<TrainResult> {
-  await using resumed = request.resume === undefined ? undefined : await Resumption.find(request.resume, logger);
+  const resumed = request.resume === undefined ? undefined : await Resumption.find(request.resume, logger);
   const asked = resumed?.complete(request) ?? request;
   const { model, config } = asked;
   const choice = model === undefined ? await chooseAndTell(asked) : undefined;

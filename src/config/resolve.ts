@@ -75,9 +75,16 @@ export function examineConfig(input: ResolveInput): ConfigExamination {
   const { batch, ...draft } = answer;
   if (batch === undefined || problems.some((p) => p.level === "error"))
     return { config: undefined, draft: { ...draft, ...batch }, problems };
-  const warnings = Object.freeze(problems.map(warningText));
-  const config = Object.freeze({ ...draft, ...batch, warnings });
+  const config = frozen({ ...draft, ...batch, warnings: problems.map(warningText) });
   return { config, draft: config, problems };
+}
+
+/** Freezes plain objects and lists all the way down; maps stay what their type says. */
+function frozen<T extends object>(value: T): T {
+  for (const inner of Object.values(value))
+    if (typeof inner === "object" && inner !== null && !(inner instanceof Map) && !Object.isFrozen(inner))
+      frozen(inner);
+  return Object.freeze(value);
 }
 
 function warningText({ path, line, message }: ConfigProblem): string {
@@ -106,16 +113,16 @@ function resolveAll(settings: Settings, input: ResolveInput) {
     ...precision,
     worldSize,
     gradientClipping: settings.get("gradient_clipping"),
-    gradientReduction: Object.freeze(resolveReduction(settings, stage, worldSize)),
-    optimizer: Object.freeze(optimizer),
-    parameterGroups: Object.freeze(settings.get("shunya.parameter_groups") ?? []),
-    schedule: Object.freeze(resolveSchedule(settings, optimizer)),
-    sizes: Object.freeze(resolveSizes(settings)),
+    gradientReduction: resolveReduction(settings, stage, worldSize),
+    optimizer,
+    parameterGroups: settings.get("shunya.parameter_groups") ?? [],
+    schedule: resolveSchedule(settings, optimizer),
+    sizes: resolveSizes(settings),
     overlapComm: settings.get("zero_optimization.overlap_comm") ?? stage === 3,
     activationCheckpointing: settings.get("shunya.activation_checkpointing"),
-    reporting: Object.freeze(resolveReporting(settings)),
+    reporting: resolveReporting(settings),
     ...originsOf(settings, file !== undefined),
-    autos: Object.freeze(settings.autos),
+    autos: settings.autos,
   };
   lint({ settings, config: { ...config, ...(batch ?? noBatch) }, model, steps });
   return { ...config, batch };

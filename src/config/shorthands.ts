@@ -31,12 +31,15 @@ const shorthands: Readonly<Record<string, Shorthand>> = {
 /** DeepSpeed reads their null, or has it as their default; elsewhere it stops with a Python error. */
 const mayBeNull = /^(optimizer|scheduler|zero_optimization\.offload_(optimizer|param)|(optimizer|scheduler)\.params)$/;
 
+/** Sections that do nothing here, so that "off" asks for what happens anyway. */
+const mayBeFalse = /^(aio|checkpoint|activation_checkpointing)$/;
+
 export function sectionFor(section: string, node: ConfigNode): SectionAnswer {
   if (node.kind !== "scalar") return { kind: "wrong" };
   if (node.value === null && mayBeNull.test(section)) return { kind: "leftOut" };
   const shorthand = Object.hasOwn(shorthands, section) ? shorthands[section] : undefined;
   if (shorthand === undefined || typeof node.value !== "boolean")
-    return { kind: node.value === false ? "leftOut" : "wrong" };
+    return { kind: node.value === false && mayBeFalse.test(section) ? "leftOut" : "wrong" };
   const value = node.value ? shorthand.whenTrue : shorthand.whenFalse;
   const written = `{ "${shorthand.key}": ${JSON.stringify(value)} }`;
   return {

@@ -51,6 +51,9 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(here, { recursive: true, force: true }));
 
+const bytesOf = (values: Float32Array): Uint8Array =>
+  new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+
 let copies = 0;
 /** A copy of both checkpoints that a test may break. */
 function copyOfGood(): { folder: string; newest: string } {
@@ -135,6 +138,30 @@ describe("a checkpoint's folder", () => {
     await using _ = engine;
     await saveCheckpoint(engine, folder);
     expect(readdirSync(folder).sort()).toEqual(["step-00000001", "step-00000002"]);
+  });
+
+  test("holds tensors that are written and read in pieces as they are", async () => {
+    const large = { ...job, model: gpt2({ vocabularySize: 70_001 }) };
+    const folder = join(here, "large");
+    await using engine = await engineOf({ job: large });
+    await trainStep(engine, large, 0);
+    await saveCheckpoint(engine, folder);
+    const weights = new Map<string, Float32Array[]>();
+    for await (const { name, values } of engine.weights()) weights.set(name, [...(weights.get(name) ?? []), values]);
+    await using found = await findTraining(folder, { onDamaged: (text) => expect.fail(text) });
+    const largest = Object.entries(found.manifest.tensors).find(([, { shape }]) => shape[0] === 70_001)!;
+    const pieces = weights.get(largest[0])!;
+    expect(pieces.map((p) => p.length)).toEqual([2 ** 20, 2 ** 20, 70_001 * 32 - 2 ** 21]);
+    for (const [i, piece] of pieces.entries()) {
+      const read = await found.states.read(largest[0], "master", i * 2 ** 20, piece.length);
+      expect(Buffer.compare(bytesOf(read), bytesOf(piece))).toBe(0);
+    }
+    const { engine: resumed } = await resume(folder, { model: { vocabularySize: 70_001 } });
+    await using _ = resumed;
+    const again = join(here, "large-again");
+    await saveCheckpoint(resumed, again);
+    const file = (of: string): Buffer => readFileSync(join(of, "step-00000001", rankFile));
+    expect(file(again).equals(file(folder))).toBe(true);
   });
 
   test("is not made in the middle of a step", async () => {

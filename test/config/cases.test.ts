@@ -141,15 +141,3 @@ describe("small questions to DeepSpeed's reader, on 4 ranks", () => {
     else expect(errors.join("\n")).toMatch(wanted);
   });
 });
-
-test("the check for silence hears a key that nobody speaks of", () => {
-  const file = parseConfigText(
-    '{"train_batch_size": 4, "zero_optimization": {"round_robin_gradients": true}}',
-    "ds.json",
-  );
-  const { draft } = examineConfig({ file, worldSize: 1 });
-  expect(silentKeys(file.root, { draft, problems: [] })).toEqual(["zero_optimization.round_robin_gradients"]);
-  const places = new Map(draft.places);
-  places.delete("train_batch_size");
-  expect(silentKeys(file.root, { draft: { places }, problems: [] })).toContain("train_batch_size");
-});

@@ -54,10 +54,22 @@ describe("defaults", () => {
     expect(given.overlapComm).toBe(true);
   });
 
-  test("everything is frozen", () => {
-    const config = resolveConfig({ worldSize: 1 });
-    for (const part of [config, config.optimizer, config.sizes, config.warnings])
-      expect(Object.isFrozen(part)).toBe(true);
+  test("everything is frozen, all the way down", () => {
+    const config = resolve(
+      with1({
+        fp16: { enabled: true },
+        scheduler: { type: "OneCycle", params: { cycle_min_lr: 0, cycle_max_lr: 1 } },
+        shunya: { parameter_groups: [{ match: "*", lr: 1 }] },
+        tensorboard: { enabled: true },
+        gradient_clipping: "auto",
+      }),
+    );
+    const loose = (value: unknown, path: string): string[] => {
+      if (typeof value !== "object" || value === null || value instanceof Map) return [];
+      const inside = Object.entries(value).flatMap(([key, inner]) => loose(inner, `${path}.${key}`));
+      return Object.isFrozen(value) ? inside : [path, ...inside];
+    };
+    expect(loose(config, "config")).toEqual([]);
   });
 });
 
@@ -261,6 +273,7 @@ describe("problems", () => {
     ["no section", { zero_optimization: null }, /zero_optimization: found null; wanted an object/],
     ["a list as section", { zero_optimization: [] }, /zero_optimization: found \[\]; wanted an object/],
     ["a number as section", { bf16: 3 }, /bf16: found 3; wanted an object such as \{ "enabled"/],
+    ["a section switched off that acts", { scheduler: false }, /scheduler: found false; wanted an object/],
     ["a null size", { zero_optimization: { reduce_bucket_size: null } }, /found null; .*leave the key out/],
     ["a template", { gradient_clipping: "{{ clip }}" }, /\{\{ clip \}\} is a placeholder that nothing has filled/],
     ["a negative number", { gradient_clipping: -1 }, /found -1; wanted a number from 0 on/],

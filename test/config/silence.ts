@@ -1,7 +1,8 @@
 /** Which keys of a configuration are neither acted on nor spoken of. */
 import { type ConfigNode, joinPath } from "../../src/config/json.ts";
-import { canonicalPath, specs } from "../../src/config/known-keys.ts";
+import { canonicalPath, sections, specs } from "../../src/config/known-keys.ts";
 import type { ConfigExamination } from "../../src/config/resolve.ts";
+import { sectionFor } from "../../src/config/shorthands.ts";
 import { isOff } from "../../src/config/value-types.ts";
 
 /** Paths of keys, as written, that passed in silence: no value of the configuration is theirs, and no problem names them. */
@@ -16,7 +17,8 @@ export function silentKeys(
     if (isNamed(path)) return true;
     const spec = specs.get(canonicalPath(path));
     const isNull = node.kind === "scalar" && node.value === null;
-    if (spec === undefined) return path === "$schema" || isNull;
+    const isOffSection = sections.has(path) && sectionFor(path, node).kind === "leftOut";
+    if (spec === undefined) return path === "$schema" || isOffSection;
     switch (spec.status) {
       case "used":
         return isNull || draft.places?.get(canonicalPath(path))?.written === path; // null says "left out"

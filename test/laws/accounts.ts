@@ -4,6 +4,7 @@ import { expect } from "vitest";
 import { dtypeBytes } from "../../src/device/dtype.ts";
 import type { Tier } from "../../src/device/ledger.ts";
 import type { Plan } from "../../src/plan/plan.ts";
+import { elementDType } from "../../src/plan/residence.ts";
 import { type Forecast, forecast } from "../../src/zero/forecast.ts";
 import type { RankReport } from "../../src/zero/record.ts";
 import { batchOf, configOf, type Job } from "./jobs.ts";
@@ -100,6 +101,9 @@ export function expectFormulas(plan: Plan, report: RankReport): void {
   const { reduceScatter, allGather, down, up } = report.traffic;
   const sent = reduceScatter.elementsSent + allGather.elementsSent;
   expect(reduceScatter.elementsReceived + allGather.elementsReceived).toBe(sent);
+  const sentType = plan.config.gradientReduction.type;
+  if (sentType !== undefined)
+    expect(reduceScatter.bytesSent).toBe(reduceScatter.elementsSent * dtypeBytes[elementDType[sentType]]);
   const formula = trafficFormula(stage, all, persistent, worldSize, gradientAccumulation);
   const savesGathers = stage === 3 && (plan.config.sizes.maxReuseDistance ?? 0) > 0;
   const crossing = crossingFormula(plan);

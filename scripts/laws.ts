@@ -1,0 +1,70 @@
+// The laws that planted faults must turn red: a test file each, and which of its tests to run.
+
+/** A test file and which of its tests to run. */
+export interface Law {
+  readonly name: string;
+  readonly file: string;
+  /** A regular expression over "group test" names. */
+  readonly tests: string;
+}
+
+export const laws = {
+  oracle: {
+    name: "Training is PyTorch's",
+    file: "test/oracles/gpt2-tiny.test.ts",
+    tests: "fp32, stage (0|3), 2 ranks",
+  },
+  equal: {
+    name: "Equal bits over stages and settings",
+    file: "test/laws/equal.test.ts",
+    tests: "fp32, 2 ranks, 1 micro-batches|bf16, 2 ranks, 1 micro-batches",
+  },
+  rounding: {
+    name: "One global batch, however it is divided",
+    file: "test/laws/equal.test.ts",
+    tests: "equal to rounding",
+  },
+  accounted: {
+    name: "Bytes at rest and traffic as the formulas say",
+    file: "test/laws/accounted.test.ts",
+    tests: "bf16, 1 micro-batches",
+  },
+  peaks: { name: "Peaks and order of gathers", file: "test/laws/accounted.test.ts", tests: "peaks" },
+  bounded: { name: "Memory stays where it was", file: "test/laws/bounded.test.ts", tests: "memory over time the same" },
+  budget: { name: "Budgets hold to the byte", file: "test/laws/bounded.test.ts", tests: "budgets" },
+  fp32Accumulation: {
+    name: "fp32 accumulation",
+    file: "test/laws/accounted.test.ts",
+    tests: "fp32 accumulation adds",
+  },
+  errors: {
+    name: "Ranks that err",
+    file: "test/laws/structure.test.ts",
+    tests: "ranks that err (ranks|reading|a signal)",
+  },
+  structure: { name: "Any model, any world", file: "test/laws/structure.test.ts", tests: "any model, any world" },
+  gradients: { name: "Gradients by central differences", file: "test/tensor/gradients.test.ts", tests: "" },
+  tape: { name: "Scopes and the tape's memory", file: "test/tensor/tape.test.ts", tests: "" },
+  head: { name: "The output head's chunks and seed", file: "test/tensor/head-loss.test.ts", tests: "" },
+  engine: { name: "The engine's calls", file: "test/zero/engine.test.ts", tests: "" },
+  precision: { name: "fp16, its loss scale, skipped steps", file: "test/zero/precision.test.ts", tests: "" },
+  sent: { name: "Gradients sent in another type", file: "test/laws/equal.test.ts", tests: "sent in" },
+  overflow: { name: "Overflows are everybody's", file: "test/laws/equal.test.ts", tests: "fp16, 3 ranks" },
+  optimizers: {
+    name: "Every optimizer at every stage",
+    file: "test/laws/optimizers.test.ts",
+    tests: "in bf16: 'Lion|a group's learning rate",
+  },
+  trajectories: { name: "Optimizers are PyTorch's", file: "test/optim/trajectories.test.ts", tests: "" },
+  schedules: { name: "Schedules are DeepSpeed's", file: "test/optim/schedules.test.ts", tests: "" },
+  resumed: {
+    name: "A resumed run is the run that never stopped",
+    file: "test/checkpoint/resume.test.ts",
+    tests: "stage (0|3), fp16|stage 2, fp16|states, whoever holds them",
+  },
+  checkpoints: {
+    name: "Damage is never silent",
+    file: "test/checkpoint/training.test.ts",
+    tests: "damage|not as it was",
+  },
+} as const satisfies Record<string, Law>;
