@@ -29,12 +29,16 @@ export async function checkOutput(folder: string): Promise<void> {
 }
 
 export interface LineLogOptions {
+  /** That named the file. */
+  readonly flag: keyof typeof nouns;
   readonly inputs: readonly string[];
   readonly goesOn: boolean;
   readonly logger: Logger;
 }
 
-/** A file of one line a step. A disk that fills up costs the log, not the training. */
+const nouns = { "--log-json": "the log", "--trace": "the trace" } as const;
+
+/** A file that grows while training goes on. A disk that fills up costs the file, not the training. */
 export class LineLog implements AsyncDisposable {
   readonly #stream: WriteStream;
 
@@ -47,16 +51,16 @@ export class LineLog implements AsyncDisposable {
    * Makes the file. One that is there is emptied, unless a run goes on in it.
    * @param inputs files that the run reads @throws UsageError
    */
-  static async open(path: string, { inputs, goesOn, logger }: LineLogOptions): Promise<LineLog> {
+  static async open(path: string, { flag, inputs, goesOn, logger }: LineLogOptions): Promise<LineLog> {
     const input = inputs.find((file) => resolve(file) === resolve(path));
     if (input !== undefined)
-      throw new UsageError(`--log-json ${path} is also a file that this run reads; give the log a name of its own`);
+      throw new UsageError(`${flag} ${path} is also a file that this run reads; give it a name of its own`);
     const stream = createWriteStream(path, { flags: goesOn ? "a" : "w" });
     await once(stream, "open").catch((error: Error) => {
-      throw new UsageError(`--log-json ${path} cannot be written: ${error.message}`);
+      throw new UsageError(`${flag} ${path} cannot be written: ${error.message}`);
     });
     return new LineLog(stream, (error) =>
-      logger.warnOnce(path, `the log ${path} ends here, training goes on: ${error.message}`),
+      logger.warnOnce(path, `${nouns[flag]} ${path} ends here, training goes on: ${error.message}`),
     );
   }
 

@@ -38,6 +38,8 @@ export interface TrainJob {
   readonly saveEvery: number | undefined;
   /** A checkpoint to go on from, or a folder of them. */
   readonly resume: string | undefined;
+  /** A file for what every queue did and when. */
+  readonly trace: string | undefined;
 }
 
 /** A job with everything it names opened and checked. */

@@ -33,6 +33,7 @@ interface TrainFlags {
   readonly saveEvery?: number;
   readonly resume?: string;
   readonly logJson?: string;
+  readonly trace?: string;
 }
 
 function collectOverride(text: string, before: readonly Override[] = []): readonly Override[] {
@@ -81,6 +82,10 @@ function trainCommand(): Command {
       "go on from a checkpoint, or from the newest in a folder of them; give the same flags again",
     )
     .option("--log-json <file>", "one JSON object per step: loss, memory, traffic, operations of every rank")
+    .option(
+      "--trace <file>",
+      "what every queue of every rank did and when, for ui.perfetto.dev: the first 500,000 events of the run",
+    )
     .action(async (flags: TrainFlags) => {
       const { runTrain } = await import("./train.ts");
       const job = {
@@ -98,6 +103,7 @@ function trainCommand(): Command {
         output: flags.output,
         saveEvery: flags.saveEvery,
         resume: flags.resume,
+        trace: flags.trace,
       };
       process.exitCode = (await runTrain(job, flags.logJson, createLogger())).exitCode;
     });

@@ -77,6 +77,7 @@ export function setScene(folder: string, steps: number): Scene {
     output: undefined,
     saveEvery: undefined,
     resume: undefined,
+    trace: undefined,
   };
   const dataFlag = `--data ${join(lib, `lib.{${texts.join(",")}}.d.ts`)}`;
   const flags = [

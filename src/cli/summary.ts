@@ -1,6 +1,7 @@
 /** What `shunya train` says before and after: the plan, then formula beside fact. */
 import { expectedStates, expectedTraffic } from "../plan/expected.ts";
 import { renderChart } from "../report/chart.ts";
+import { renderHidden } from "../report/hidden.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
 import { formatBytes, formatCount, formatOperations } from "../report/numbers.ts";
 import { groupRanks } from "../report/rank-groups.ts";
@@ -71,6 +72,7 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
     renderTrafficTables(traffic),
     "",
     `Floating-point operations a step: ${operations}; expected: ${formatOperations(f.report.operations)} each.`,
+    ...hiddenLines(records),
     countSteps(records),
     `${formatCount(tokens)} tokens in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
     "",
@@ -85,6 +87,11 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
         ]
       : []),
   ].join("\n");
+}
+
+function hiddenLines(records: readonly StepRecord[]): string[] {
+  const hidden = renderHidden(records);
+  return hidden === undefined ? [] : [hidden];
 }
 
 /** "100 steps attempted, 97 applied, 3 skipped (4, 5, 9)." */

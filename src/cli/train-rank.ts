@@ -13,9 +13,11 @@ import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
 import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
+import { recordTrace, type TraceMessage } from "./trace-rank.ts";
 
-/** What rank 0 tells the command. */
+/** What ranks tell the command: the trace each rank its own, the rest rank 0. */
 export type TrainMessage =
+  | TraceMessage
   | { readonly type: "step"; readonly record: StepRecord }
   | { readonly type: "checkpoint"; readonly checkpoint: SavedCheckpoint }
   | { readonly type: "saved"; readonly afterStep: number };
@@ -28,6 +30,7 @@ async function main(): Promise<void> {
     if (engine.group.rank === 0) joinLaunched()?.send(message);
   };
   engine.on("step", (record) => tell({ type: "step", record }));
+  if (job.trace !== undefined) recordTrace(engine, (message) => joinLaunched()?.send(message));
   const checkpoints = new Checkpoints(engine, job, opened, tell);
   let stopped: InterruptedError | NumericalError | undefined;
   try {

@@ -22,6 +22,7 @@ import { measureSpeed } from "./machine-speed.ts";
 import { OutputLock } from "./output-lock.ts";
 import { StepPrinter } from "./step-printer.ts";
 import { renderOpening, renderSummary } from "./summary.ts";
+import { TraceFile } from "./trace-file.ts";
 import type { TrainMessage } from "./train-rank.ts";
 
 export interface TrainResult {
@@ -54,7 +55,10 @@ export async function runTrain(
   using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
   const inputs = [...job.data, ...(typeof config === "string" ? [config] : [])];
   await using log =
-    logJson === undefined ? undefined : await LineLog.open(logJson, { inputs, goesOn: resumed !== undefined, logger });
+    logJson === undefined
+      ? undefined
+      : await LineLog.open(logJson, { flag: "--log-json", inputs, goesOn: resumed !== undefined, logger });
+  await using trace = job.trace === undefined ? undefined : await TraceFile.open(job.trace, { inputs, logger });
   write(renderOpening(job, opened, foretold));
   write(report.begin());
   if (resumed) write(`Going on after step ${resumed.step} of ${opened.steps}, from ${resumed.folder}.\n`);
@@ -77,7 +81,8 @@ export async function runTrain(
     logger: belowProgress(logger, printer),
     onMessage: (_rank, payload) => {
       const message = payload as TrainMessage;
-      if (message.type === "saved") savedAfter = message.afterStep;
+      if (message.type === "trace") trace?.write(message);
+      else if (message.type === "saved") savedAfter = message.afterStep;
       else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);

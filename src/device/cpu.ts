@@ -22,6 +22,7 @@ export class CpuBackend implements Backend {
   readonly #regions: Record<Tier, number>;
   /** Made when first used: most jobs need two. */
   readonly #queues = new Map<QueueName, number>();
+  readonly #measured = new Set<QueueName>();
   readonly #threads: number;
   #swap: Swap | undefined;
 
@@ -64,6 +65,13 @@ export class CpuBackend implements Backend {
     return this.native.upload(this.#queue(queue), to.region, to.offset, from);
   }
 
+  measure(queue: QueueName, enabled: boolean): Float64Array {
+    if (enabled) this.#measured.add(queue);
+    else this.#measured.delete(queue);
+    const handle = this.#queues.get(queue);
+    return handle === undefined ? new Float64Array() : this.native.trace(handle, enabled);
+  }
+
   openDisk(options: DiskOptions): { swap: number; notices: readonly string[] } {
     this.#swap = new Swap(options);
     return { swap: this.#swap.handle, notices: this.#swap.notices };
@@ -83,6 +91,7 @@ export class CpuBackend implements Backend {
     let queue = this.#queues.get(name);
     if (queue === undefined) {
       queue = this.native.createQueue(this.#threadsOf(name));
+      this.native.trace(queue, this.#measured.has(name));
       this.#queues.set(name, queue);
     }
     return queue;

@@ -15,6 +15,7 @@ import { operationsOf } from "./operations.ts";
 import { type OpArgs, type OpName, opFields, type Span } from "./ops.ts";
 import { type Event, type QueueName, queueNames, queueTiers } from "./queue.ts";
 import { diskAlignmentBytes, type SwapOptions } from "./swap.ts";
+import { Timeline } from "./timeline.ts";
 import { TrafficLedger } from "./traffic.ts";
 
 /** What runs the ops. Sequence numbers count from 1 on each queue. */
@@ -32,12 +33,20 @@ export interface Backend {
   read(span: Span, into: Uint8Array, declared: Uint8Array): void;
   /** An op that copies `from`, whose bytes are taken at once. */
   upload(queue: QueueName, to: Span, from: Uint8Array): number;
+  /** Switches a queue's clock. @returns what it measured since the last call: [sequence, start, end] triples in microseconds */
+  measure(queue: QueueName, enabled: boolean): Float64Array;
   /** Makes the disk tier. @returns how ops name it, and what the user should be told */
   openDisk(options: DiskOptions): { readonly swap: number; readonly notices: readonly string[] };
   dispose(): void;
 }
 
 export type DiskOptions = SwapOptions;
+
+/** Bytes of the disk tier. */
+export interface DiskRange {
+  readonly offset: number;
+  readonly bytes: number;
+}
 
 export interface DeviceOptions {
   readonly backend: Backend;
@@ -82,6 +91,7 @@ export class DeviceBuffer {
 export class Device {
   readonly ledger: MemoryLedger;
   readonly traffic = new TrafficLedger();
+  readonly timeline = new Timeline((queue, enabled) => this.#backend.measure(queue, enabled));
   /** Offsets of buffers and of tensors in flat buffers are multiples of this many bytes. */
   readonly alignmentBytes = 256;
   readonly #backend: Backend;
@@ -151,6 +161,7 @@ export class Device {
     const { code, values } = encode(name, args, scratch?.at() ?? null);
     const event = { queue, sequence: this.#backend.issue(queue, code, values) };
     this.#last[queue] = event.sequence;
+    this.timeline.noteOp(event, name);
     if (scratch) this.free(scratch, queue);
     this.traffic.addOperations(operationsOf(name, args));
     return event;
@@ -164,7 +175,9 @@ export class Device {
   /** Later ops of `queue` start after `event`. */
   wait(queue: QueueName, event: Event): void {
     if (event.queue === queue || event.sequence === 0) return;
-    this.#last[queue] = this.#backend.wait(queue, event);
+    const sequence = this.#backend.wait(queue, event);
+    this.#last[queue] = sequence;
+    this.timeline.noteWait({ queue, sequence }, event);
   }
 
   /**
@@ -189,22 +202,24 @@ export class Device {
     return notices;
   }
 
-  /** Issues a counted transfer of a whole disk buffer from or to host memory. */
-  disk(queue: "diskRead" | "diskWrite", stored: DeviceBuffer, host: Span): Event {
-    const { offset } = stored.at();
-    const { bytes } = stored;
+  /** Issues a counted transfer between a range of the disk tier and host memory. */
+  disk(queue: "diskRead" | "diskWrite", { offset, bytes }: DiskRange, host: Span): Event {
     const sent = queue === "diskWrite" ? bytes : 0;
     this.traffic.add(queue, sent, bytes - sent, 1); // a disk knows no elements
-    return queue === "diskRead"
-      ? this.issue(queue, "diskRead", { swap: this.#swap, offset, bytes, dst: host })
-      : this.issue(queue, "diskWrite", { swap: this.#swap, offset, bytes, src: host });
+    return this.timeline.within(`${stored.label} of ${this.timeline.scope}`, () =>
+      queue === "diskRead"
+        ? this.issue(queue, "diskRead", { swap: this.#swap, offset, bytes, dst: host })
+        : this.issue(queue, "diskWrite", { swap: this.#swap, offset, bytes, src: host }),
+    );
   }
 
   /** Resolves when `event` has happened; rejects with the error of the op that failed at or before it. */
   async reached(event: Event): Promise<void> {
     if (event.sequence === 0) return;
+    const waited = this.timeline.noteProgramWait(event);
     try {
       await this.#backend.reached(event);
+      waited();
     } catch (error) {
       this.#hasFailed = true;
       throw error;
@@ -235,10 +250,12 @@ export class Device {
     const bytes = new Uint8Array(from.buffer, from.byteOffset, from.byteLength);
     const event = { queue, sequence: this.#backend.upload(queue, to, bytes) };
     this.#last[queue] = event.sequence;
+    this.timeline.noteOp(event, "upload");
     return event;
   }
 
   dispose(): void {
+    this.timeline.drain();
     this.#backend.dispose();
   }
 

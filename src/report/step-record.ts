@@ -11,6 +11,7 @@ import {
 } from "../device/ledger.ts";
 import type { TrafficSnapshot } from "../device/traffic.ts";
 import type { RankReport } from "../zero/record.ts";
+import { type HiddenRecord, hiddenRecord } from "./hidden.ts";
 import type { StepSummary } from "./types.ts";
 
 export type TierRecord = Readonly<Record<Exclude<MemoryKind, "optimizer">, Usage>> & {
@@ -21,6 +22,8 @@ export interface RankRecord {
   readonly memory: Readonly<Record<Tier, TierRecord>> & { readonly peakByPhase: Readonly<Record<Phase, number>> };
   readonly traffic: TrafficSnapshot;
   readonly operations: number;
+  /** Undefined, and left out of the line, where all model states live on the device. */
+  readonly hidden: HiddenRecord | undefined;
 }
 
 export interface LoggedStep extends Omit<StepSummary, "reason"> {
@@ -32,10 +35,11 @@ export interface LoggedStep extends Omit<StepSummary, "reason"> {
 
 /** @param ranks in rank order */
 export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): LoggedStep {
-  const logged = ranks.map(({ memory, traffic, operations }) => ({
+  const logged = ranks.map(({ memory, traffic, operations, overlap }) => ({
     memory: memoryRecord(memory),
     traffic,
     operations,
+    hidden: hiddenRecord(overlap),
   }));
   const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, phaseSeconds } = summary;
   const reason = summary.reason ?? null;

@@ -24,6 +24,7 @@ const request: TrainRequest = {
   output: undefined,
   saveEvery: undefined,
   resume: undefined,
+  trace: undefined,
 };
 /** Two cores with bf16 instructions. */
 const speed: MachineSpeed = { fp32: 118e9, bf16: 235e9, cores: 2 };

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { MemoryLedger, memoryKinds, phases, tiers } from "../../src/device/ledger.ts";
+import { OverlapLedger } from "../../src/device/overlap.ts";
 import { TrafficLedger, trafficKinds } from "../../src/device/traffic.ts";
 import { renderChart } from "../../src/report/chart.ts";
 import { describeTerminal, type Progress, renderProgress } from "../../src/report/progress.ts";
@@ -23,7 +24,8 @@ test("a log line holds every kind, phase and collective of every rank", () => {
   memory.allocate("device", "firstMoment", 64);
   const traffic = new TrafficLedger();
   traffic.add("allGather", 8, 8, 2);
-  const rank = { memory: memory.snapshot(), traffic: traffic.snapshot(), operations: 99 };
+  const overlap = new OverlapLedger().take();
+  const rank = { memory: memory.snapshot(), traffic: traffic.snapshot(), operations: 99, overlap };
   const line = renderStepRecord(stepRecord(summary, [rank, rank]));
   expect(line.endsWith("}\n")).toBe(true);
   expect(line.trimEnd()).not.toContain("\n");
