@@ -31,7 +31,7 @@ const words: Readonly<Partial<Record<OpName | "upload", string>>> = {
   diskWrite: "write",
 };
 
-/** "gather h.3", "matmul h.3 forward", "copy up h.3", "read master of h.3", "waits for copy up". */
+/** "gather h.3", "matmul h.3 forward", "copy up h.3", "read states of h.3", "waits for copy up". */
 export function spanName({ queue, op, scope, awaited }: QueueSpan): string {
   if (awaited) return `waits for ${threadNames[awaited.queue]}`;
   const crosses = op === "copy" && (queue === "down" || queue === "up");
