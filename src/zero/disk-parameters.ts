@@ -11,7 +11,10 @@ import { type Elements, type FlatBuffer, type Range, readElements } from "./elem
 import type { CrossingBuffer, RestingParameters } from "./parameters.ts";
 
 interface ParameterRecord extends Range {
+  readonly what: "parameters";
   readonly stored: DeviceBuffer;
+  readonly offset: number;
+  readonly bytes: number;
   /** Where it begins in a slot, in bytes. */
   readonly slotOffset: number;
   /** When what is on disk is complete. */
@@ -88,7 +91,9 @@ export class DiskParameters implements RestingParameters {
     this.#records = pieces.map(({ start, end }) => {
       const bytes = (end - start) * dtypeBytes[dtype];
       const stored = device.allocate("parameters", bytes, "diskWrite", "disk");
-      const record = { start, end, stored, slotOffset, written: { queue: "diskWrite", sequence: 0 } as const };
+      const { offset } = stored.at();
+      const place = { what: "parameters" as const, stored, offset, bytes: stored.bytes, slotOffset };
+      const record = { start, end, ...place, written: { queue: "diskWrite", sequence: 0 } as const };
       slotOffset += roundToDisk(bytes);
       return record;
     });
@@ -169,7 +174,7 @@ export class DiskParameters implements RestingParameters {
     const slot = this.#slots.ring.take("diskRead");
     for (const record of this.#records) {
       device.wait("diskRead", record.written);
-      device.disk("diskRead", record.stored, this.#view(slot, record).at(record.start));
+      device.disk("diskRead", record, this.#view(slot, record).at(record.start));
     }
     slot.last = [device.mark("diskRead")];
     return slot;
@@ -178,7 +183,7 @@ export class DiskParameters implements RestingParameters {
   #write(slot: Slot, record: ParameterRecord, filled: Event): Event {
     const device = this.#device;
     device.wait("diskWrite", filled);
-    record.written = device.disk("diskWrite", record.stored, this.#view(slot, record).at(record.start));
+    record.written = device.disk("diskWrite", record, this.#view(slot, record).at(record.start));
     slot.last = [record.written];
     return record.written;
   }

@@ -41,6 +41,8 @@ export interface Slot {
   last: readonly Event[];
   /** It was read ahead of its use, and must not be given away before. */
   isHeld: boolean;
+  /** Whose values it holds, until it is given away. */
+  content: object | undefined;
 }
 
 export class SlotRing {
@@ -58,7 +60,7 @@ export class SlotRing {
     );
     this.#slots = this.#buffers.map((buffer) => {
       const { region, offset } = buffer.at();
-      return { base: { region, offset: roundToDisk(offset) }, last: [], isHeld: false };
+      return { base: { region, offset: roundToDisk(offset) }, last: [], isHeld: false, content: undefined };
     });
   }
 
@@ -71,6 +73,7 @@ export class SlotRing {
       slot = next();
     }
     for (const event of slot.last) this.#device.wait(queue, event);
+    slot.content = undefined;
     return slot;
   }
 

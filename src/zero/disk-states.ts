@@ -5,14 +5,19 @@
 import type { Device, DeviceBuffer } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import type { OptimizerPart } from "../device/ledger.ts";
+import type { Span } from "../device/ops.ts";
 import type { Event } from "../device/queue.ts";
+import { InternalError } from "../errors/errors.ts";
 import { roundToDisk, type Slot, SlotRing, SlotView } from "./disk-slots.ts";
-import type { Range } from "./elements.ts";
+import { cutRange, type Range } from "./elements.ts";
 import type { StatesInMemory } from "./segment.ts";
 
-/** A sub-group's states on disk: elements [start, end) of a flat buffer. */
+/** A sub-group's states on disk: elements [start, end) of a flat buffer, its streams side by side. */
 export interface StateRecord extends Range {
-  readonly streams: ReadonlyMap<OptimizerPart, DeviceBuffer>;
+  readonly what: "states";
+  readonly streams: readonly DeviceBuffer[];
+  readonly offset: number;
+  readonly bytes: number;
   /** When what is on disk is complete. */
   written: Event;
 }
@@ -32,7 +37,8 @@ export class DiskStates {
   readonly #options: DiskStatesOptions;
   #ring: SlotRing | undefined;
   /** Of the largest record. */
-  #streamBytes = 0;
+  #largestBytes = 0;
+  #lastRead: Slot | undefined;
 
   constructor(device: Device, options: DiskStatesOptions) {
     this.#device = device;
@@ -46,15 +52,17 @@ export class DiskStates {
   /** Room for the states of [start, end), sub-group by sub-group. */
   place(range: Range): StateRecord[] {
     const { parts, subGroupElements } = this.#options;
-    const records: StateRecord[] = [];
-    for (let start = range.start; start < range.end; start += subGroupElements) {
-      const end = Math.min(start + subGroupElements, range.end);
-      this.#streamBytes = Math.max(this.#streamBytes, roundToDisk((end - start) * dtypeBytes.f32));
-      const bytes = (end - start) * dtypeBytes.f32;
-      const streams = new Map(parts.map((part) => [part, this.#device.allocate(part, bytes, "diskWrite", "disk")]));
-      records.push({ start, end, streams, written: { queue: "diskWrite", sequence: 0 } });
-    }
-    return records;
+    return cutRange(range, subGroupElements).map(({ start, end }) => {
+      const streamBytes = roundToDisk((end - start) * dtypeBytes.f32);
+      const streams = parts.map((part) => this.#device.allocate(part, streamBytes, "diskWrite", "disk"));
+      const offsets = streams.map((stream) => stream.at().offset);
+      if (offsets.some((offset, i) => offset !== offsets[0]! + i * streamBytes))
+        throw new InternalError("the streams of a record on disk do not lie side by side");
+      const bytes = parts.length * streamBytes;
+      this.#largestBytes = Math.max(this.#largestBytes, bytes);
+      const written: Event = { queue: "diskWrite", sequence: 0 };
+      return { what: "states", start, end, streams, offset: offsets[0]!, bytes, written };
+    });
   }
 
   /**
@@ -87,7 +95,9 @@ export class DiskStates {
     count: number,
   ): Promise<Float32Array<ArrayBuffer>> {
     const device = this.#device;
-    const slot = this.#read(record, part);
+    const cached = this.#lastRead?.content === record ? this.#lastRead : undefined;
+    const slot = cached ?? this.#read(record);
+    this.#lastRead = slot;
     const span = this.#view(record, slot).part(part).at(offset);
     const bytes = await device.read(span, "f32", count, new Float32Array(count), "diskRead");
     return new Float32Array(bytes.buffer as ArrayBuffer);
@@ -95,7 +105,7 @@ export class DiskStates {
 
   /** Gives the room of records back. */
   release(records: readonly StateRecord[]): void {
-    for (const { streams } of records) for (const stream of streams.values()) this.#device.free(stream, "diskWrite");
+    for (const { streams } of records) for (const stream of streams) this.#device.free(stream, "diskWrite");
   }
 
   dispose(): void {
@@ -103,35 +113,35 @@ export class DiskStates {
   }
 
   get #slots(): SlotRing {
-    const { parts, slots } = this.#options;
-    this.#ring ??= new SlotRing(this.#device, slots, parts.length * this.#streamBytes);
+    const { slots } = this.#options;
+    this.#ring ??= new SlotRing(this.#device, slots, this.#largestBytes);
     return this.#ring;
   }
 
-  #read(record: StateRecord, only?: OptimizerPart): Slot {
+  #read(record: StateRecord): Slot {
     const device = this.#device;
     const slot = this.#slots.take("diskRead");
     device.wait("diskRead", record.written);
-    for (const [part, stream] of record.streams)
-      if (only === undefined || part === only) device.disk("diskRead", stream, this.#at(slot, part));
-    slot.last = [device.mark("diskRead")];
+    slot.last = [device.disk("diskRead", record, slot.base)];
+    slot.content = record;
     return slot;
   }
 
   #write(record: StateRecord, slot: Slot, readers: readonly Event[] = []): void {
     const device = this.#device;
     device.wait("diskWrite", device.mark("update"));
-    for (const [part, stream] of record.streams) device.disk("diskWrite", stream, this.#at(slot, part));
-    record.written = device.mark("diskWrite");
+    record.written = device.disk("diskWrite", record, slot.base);
     slot.last = [record.written, ...readers];
-  }
-
-  #at(slot: Slot, part: OptimizerPart) {
-    const index = this.#options.parts.indexOf(part);
-    return { ...slot.base, offset: slot.base.offset + index * this.#streamBytes };
+    slot.content = record;
   }
 
   #view(record: StateRecord, slot: Slot): StatesInMemory {
-    return { part: (part) => new SlotView(this.#at(slot, part), record, "f32") };
+    const { parts } = this.#options;
+    const streamBytes = record.bytes / parts.length;
+    const at = (part: OptimizerPart): Span => ({
+      ...slot.base,
+      offset: slot.base.offset + parts.indexOf(part) * streamBytes,
+    });
+    return { part: (part) => new SlotView(at(part), record, "f32") };
   }
 }

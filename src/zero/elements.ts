@@ -12,6 +12,14 @@ export interface Range {
   readonly end: number;
 }
 
+/** [start, end) in pieces of at most `elements`. */
+export function cutRange({ start, end }: Range, elements: number): Range[] {
+  const pieces: Range[] = [];
+  for (let first = start; first < end; first += elements)
+    pieces.push({ start: first, end: Math.min(first + elements, end) });
+  return pieces;
+}
+
 export interface Elements extends Range {
   readonly dtype: DType;
   readonly tier: MemoryTier;

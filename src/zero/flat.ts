@@ -7,9 +7,9 @@ import { computeQueueOf, type Event } from "../device/queue.ts";
 import type { FlatLayout } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
 import { Tensor } from "../tensor/tensor.ts";
-import { type Elements, FlatBuffer, type Range } from "./elements.ts";
+import { cutRange, type Elements, FlatBuffer, type Range } from "./elements.ts";
 import type { RestingParameters } from "./parameters.ts";
-import { cutRange, type StateSegment } from "./segment.ts";
+import type { StateSegment } from "./segment.ts";
 import type { StateStores } from "./stores.ts";
 
 /** Everything of one flat buffer that a rank holds. Which fields are whole and which are shards follows from the residences. */

@@ -36,14 +36,6 @@ export interface SegmentStates {
   dispose(): void;
 }
 
-/** [start, end) in pieces of at most `elements`. */
-export function cutRange({ start, end }: Range, elements: number): Range[] {
-  const pieces: Range[] = [];
-  for (let first = start; first < end; first += elements)
-    pieces.push({ start: first, end: Math.min(first + elements, end) });
-  return pieces;
-}
-
 /** States in the memory of the device or the host. */
 export class MemoryStates implements SegmentStates {
   readonly tier: MemoryTier;

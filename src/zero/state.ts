@@ -76,8 +76,9 @@ export function heldWithin(flat: FlatState, start: number, end: number): Held[] 
   if (segments.length === 0) return cut(flat.own, "master", (offset, count) => parameters.read(offset, count));
   return segments.flatMap(({ states, ...segment }) => {
     const parts = states.tier === "disk" ? states.subGroups : [segment];
-    return states.parts.flatMap((kind) =>
-      parts.flatMap((part) => cut(part, kind, (offset, count) => states.read(kind, offset, count))),
+    // Record by record: what is read from disk holds all kinds.
+    return parts.flatMap((part) =>
+      states.parts.flatMap((kind) => cut(part, kind, (offset, count) => states.read(kind, offset, count))),
     );
   });
 }

@@ -5,9 +5,9 @@ import { computeQueueOf, type MemoryTier } from "../device/queue.ts";
 import type { Plan } from "../plan/plan.ts";
 import { DiskParameterSlots, DiskParameters } from "./disk-parameters.ts";
 import { DiskStates } from "./disk-states.ts";
-import { FlatBuffer, type Range } from "./elements.ts";
+import { cutRange, FlatBuffer, type Range } from "./elements.ts";
 import { CrossingBuffer, MemoryParameters, type RestingParameters } from "./parameters.ts";
-import { cutRange, MemoryStates, type SegmentStates, StatesOnDisk } from "./segment.ts";
+import { MemoryStates, type SegmentStates, StatesOnDisk } from "./segment.ts";
 
 export class StateStores {
   /** Fresh parameters between tiers. */
