@@ -20,9 +20,10 @@ export interface QueueSpan {
   readonly awaited: Event | undefined;
 }
 
-/** Something that the program did, which issues the ops: a phase, or (start = end) a moment. */
+/** Something that the program did, which issues the ops: a phase, a wait, or (start = end) a moment. */
 export interface ProgramSpan {
-  readonly name: string;
+  /** Of a wait: for what. */
+  readonly what: string | Event;
   readonly start: number;
   readonly end: number;
 }
@@ -166,20 +167,20 @@ export class Timeline {
     return () => {
       const end = nowMicroseconds();
       over?.(end);
-      if (this.#sink) this.#program.push({ name: `waits for ${event.queue}`, start, end });
+      if (this.#sink) this.#program.push({ what: event, start, end });
     };
   }
 
   /** A moment in the program's order. */
-  remark(name: string): void {
+  remark(what: string): void {
     if (!this.#sink) return;
     const now = nowMicroseconds();
-    this.#program.push({ name, start: now, end: now });
+    this.#program.push({ what, start: now, end: now });
   }
 
   /** Something that the program began at `start` (see nowMicroseconds) and ends now. */
-  noteProgram(name: string, start: number): void {
-    if (this.#sink) this.#program.push({ name, start, end: nowMicroseconds() });
+  noteProgram(what: string, start: number): void {
+    if (this.#sink) this.#program.push({ what, start, end: nowMicroseconds() });
   }
 
   /** Joins what has been measured with the notes, and hands it on. */

@@ -3,7 +3,7 @@
  * program and each of its queues a thread, every op and every wait a complete event ("ph": "X"). Times are microseconds.
  */
 import type { OpName } from "../device/ops.ts";
-import { type QueueName, queueNames } from "../device/queue.ts";
+import { type Event, type QueueName, queueNames } from "../device/queue.ts";
 import type { ProgramSpan, QueueSpan } from "../device/timeline.ts";
 
 /** Threads in the order in which they are shown. */
@@ -33,7 +33,7 @@ const words: Readonly<Partial<Record<OpName | "upload", string>>> = {
 
 /** "gather h.3", "matmul h.3 forward", "copy up h.3", "read states of h.3", "waits for copy up". */
 export function spanName({ queue, op, scope, awaited }: QueueSpan): string {
-  if (awaited) return `waits for ${threadNames[awaited.queue]}`;
+  if (awaited) return waitName(awaited);
   const crosses = op === "copy" && (queue === "down" || queue === "up");
   return `${crosses ? threadNames[queue] : (words[op!] ?? op!)} ${scope}`.trimEnd();
 }
@@ -82,10 +82,12 @@ export function renderQueueSpan(rank: number, span: QueueSpan): string {
   });
 }
 
-export function renderProgramSpan(rank: number, { name, start, end }: ProgramSpan): string {
-  const common = { name, pid: rank, tid: programThread, cat: "program", ts: rounded(start) } as const;
+export function renderProgramSpan(rank: number, { what, start, end }: ProgramSpan): string {
+  const [name, cat] = typeof what === "string" ? ([what, "program"] as const) : ([waitName(what), "wait"] as const);
+  const common = { name, cat, pid: rank, tid: programThread, ts: rounded(start) };
   return render(start === end ? { ...common, ph: "i", s: "t" } : { ...common, ph: "X", dur: rounded(end - start) });
 }
 
+const waitName = ({ queue }: Event): string => `waits for ${threadNames[queue]}`;
 const render = (event: TraceEvent): string => `,\n${JSON.stringify(event)}`;
 const rounded = (micros: number): number => Math.round(micros * 1000) / 1000;
