@@ -6,9 +6,11 @@ import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { WindowSampler } from "../data/sampler.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
-import { forecastShape, machineShareBytes } from "./foretell.ts";
+import { shortagesOf } from "../report/refusal.ts";
+import { forecastShape } from "./foretell.ts";
 import { describeForConfig, parseJobConfig, type TrainJob, type TrainRequest } from "./job.ts";
 import { withOverrides } from "./overrides.ts";
+import { diskGroundOf, needOf, roomOf } from "./room.ts";
 
 /** Floating-point operations per second of one thread that works in registers alone. */
 export interface MachineSpeed {
@@ -100,11 +102,12 @@ async function weigh(
   const byTime = Math.max(1, Math.floor(budgetSeconds / secondsPerStep));
   const byEpochs = Math.max(1, Math.floor((mostEpochs * windows) / first.trainBatch));
   const steps = request.steps ?? Math.min(byTime, byEpochs);
+  const disk = diskGroundOf(first.disk, request.ranks);
   const parameters = foretold.plan.parameterElements;
   const tokens = steps * first.trainBatch * seqLength;
   const fits =
     steps <= byTime &&
-    foretold.peakBytes <= (request.deviceMemoryBytes ?? machineShareBytes(request.ranks)) &&
+    shortagesOf(needOf(foretold, disk), roomOf(request, disk)).length === 0 &&
     parameters <= mostParametersPerByte * tokenCount &&
     (byTime >= nearlyAll * byEpochs || tokens >= leastTokensPerParameter * parameters);
   const { settings } = resolveFor(request, { shape, microBatch, precision, steps });

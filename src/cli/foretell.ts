@@ -1,12 +1,12 @@
 /** What a job will take, before anything is allocated: forecasts, and the refusal of what does not fit. */
-import { totalmem } from "node:os";
-import type { ResolvedConfig, Stage } from "../config/types.ts";
+import type { ResolvedConfig } from "../config/types.ts";
 import { MemoryBudgetError, UsageError } from "../errors/errors.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
-import { renderRefusal, type StagePeak } from "../report/refusal.ts";
+import { type Candidate, type Placement, renderRefusal, shortagesOf } from "../report/refusal.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
+import { type DiskGround, diskGroundOf, needOf, roomOf } from "./room.ts";
 
 /** Far beyond any device, and small enough to be written down. */
 const mostTokensOfMicroBatch = 2 ** 24;
@@ -38,30 +38,58 @@ export function forecastJob(job: TrainJob, opened: OpenedJob, config: ResolvedCo
   return forecastShape(opened.model.config, { config, seqLength: opened.seqLength, threads: job.threads });
 }
 
-/** What the job would need at every stage, lowest first. */
-export async function forecastStages(job: TrainJob, opened: OpenedJob): Promise<StagePeak[]> {
-  const stages: StagePeak[] = [];
-  for (const stage of [0, 1, 2, 3] as Stage[]) {
-    const { peakBytes } = await forecastJob(job, opened, { ...opened.config, stage });
-    stages.push({ stage, peakBytes });
+/** Ways to place the states of one stage, the smallest change from a plain run first: each frees device memory at a price. */
+const offloads = [
+  { offloadOptimizer: "none", offloadParam: "none" },
+  { offloadOptimizer: "cpu", offloadParam: "none" },
+  { offloadOptimizer: "cpu", offloadParam: "cpu" },
+  { offloadOptimizer: "nvme", offloadParam: "none" },
+  { offloadOptimizer: "nvme", offloadParam: "nvme" },
+] as const satisfies readonly Omit<Placement, "stage">[];
+
+/** A stage costs little, a tier costs time: so all stages come before the next tier. */
+const placements: readonly Placement[] = offloads.flatMap(({ offloadOptimizer, offloadParam }) =>
+  ([0, 1, 2, 3] as const)
+    .filter((stage) => (stage > 0 || offloadOptimizer === "none") && (stage === 3 || offloadParam === "none"))
+    .map((stage) => ({ stage, offloadOptimizer, offloadParam })),
+);
+
+/** What the job would need wherever its states are placed, the smallest change first. */
+export async function forecastPlacements(job: TrainJob, opened: OpenedJob, disk: DiskGround): Promise<Candidate[]> {
+  const candidates: Candidate[] = [];
+  for (const placement of placements) {
+    const foretold = await forecastJob(job, opened, { ...opened.config, ...placement });
+    candidates.push({ ...placement, need: needOf(foretold, disk) });
   }
-  return stages;
+  return candidates;
 }
 
-/** @throws MemoryBudgetError with the table of where the bytes would go and the stage that fits */
+/** @throws MemoryBudgetError with the table of where the bytes would go and what fits; UsageError for a folder that cannot be used */
 export async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Forecast): Promise<void> {
-  const budgetBytes = job.deviceMemoryBytes ?? machineShareBytes(job.ranks);
-  if (foretold.peakBytes <= budgetBytes) return;
-  const stages = await forecastStages(job, opened);
-  const { stage } = opened.config;
-  const refusal = renderRefusal({ stage, budgetBytes, atPeak: foretold.atPeak, stages });
-  const share = "(The budget is a rank's share of this machine's memory, since --device-memory was not given.)";
-  const message = job.deviceMemoryBytes === undefined ? `${refusal}\n${share}` : refusal;
-  throw new MemoryBudgetError("device", foretold.peakBytes, budgetBytes, message);
+  const { config } = opened;
+  const disk = diskGroundOf(config.disk, job.ranks);
+  const room = roomOf(job, disk);
+  const need = needOf(foretold, disk);
+  const [short] = shortagesOf(need, room);
+  if (short === undefined) return;
+  const { stage, offloadOptimizer, offloadParam } = config;
+  const refusal = renderRefusal({
+    asked: { stage, offloadOptimizer, offloadParam, need },
+    room,
+    ranks: job.ranks,
+    highest: foretold.highest,
+    candidates: await forecastPlacements(job, opened, disk),
+    hasFolder: config.disk.folders.length > 0,
+  });
+  const tier = short === "memory" ? "host" : short;
+  throw new MemoryBudgetError(tier, need[short], room[short], [refusal, ...shareOfBudgets(job)].join("\n"));
 }
 
-/** More than that, and the system would end the ranks in mid-training. A container may have less than its machine. */
-export function machineShareBytes(ranks: number): number {
-  const containerBytes = process.constrainedMemory() || Number.POSITIVE_INFINITY;
-  return Math.floor(Math.min(totalmem(), containerBytes) / ranks);
+function shareOfBudgets({ deviceMemoryBytes, hostMemoryBytes }: TrainJob): string[] {
+  const left = [
+    ...(deviceMemoryBytes === undefined ? ["--device-memory"] : []),
+    ...(hostMemoryBytes === undefined ? ["--host-memory"] : []),
+  ];
+  if (left.length === 0) return [];
+  return [`(A budget that is not given, ${left.join(" or ")}, is a rank's share of this machine's memory.)`];
 }

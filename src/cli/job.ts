@@ -31,7 +31,9 @@ export interface TrainJob {
   readonly seqLength: number | undefined;
   readonly seed: number;
   readonly shuffle: boolean;
+  /** Budgets of each rank. Undefined: its share of this machine's memory. */
   readonly deviceMemoryBytes: number | undefined;
+  readonly hostMemoryBytes: number | undefined;
   readonly threads: number;
   readonly output: string | undefined;
   /** A checkpoint after every so many steps. Undefined: none. */

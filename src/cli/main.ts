@@ -28,6 +28,7 @@ interface TrainFlags {
   readonly seed: number;
   readonly shuffle: boolean;
   readonly deviceMemory?: number;
+  readonly hostMemory?: number;
   readonly threads?: number;
   readonly output?: string;
   readonly saveEvery?: number;
@@ -72,7 +73,12 @@ function trainCommand(): Command {
     .option("--seq-length <n>", "tokens of a window (default: the model's positions)", parseInteger(1))
     .option("--seed <n>", "of initial weights, shuffling and dropout", parseInteger(0), 42)
     .option("--no-shuffle", "take windows in the order of the data")
-    .option("--device-memory <size>", "budget of each rank, such as 24GB; a job that exceeds it is refused", parseBytes)
+    .option(
+      "--device-memory <size>",
+      "budget of each rank, such as 24GB; a job that exceeds it is refused (default: a share of this machine's memory)",
+      parseBytes,
+    )
+    .option("--host-memory <size>", "budget of each rank for what is offloaded to the host; the same", parseBytes)
     .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
     .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
@@ -99,6 +105,7 @@ function trainCommand(): Command {
         seed: flags.seed,
         shuffle: flags.shuffle,
         deviceMemoryBytes: flags.deviceMemory,
+        hostMemoryBytes: flags.hostMemory,
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
         saveEvery: flags.saveEvery,

@@ -73,6 +73,7 @@ export function setScene(folder: string, steps: number): Scene {
     seed: 42,
     shuffle: true,
     deviceMemoryBytes: cardBytes,
+    hostMemoryBytes: undefined,
     threads: 1,
     output: undefined,
     saveEvery: undefined,

@@ -3,11 +3,12 @@ import { InternalError, MemoryBudgetError } from "../errors/errors.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import type { Logger } from "../log/logger.ts";
 import { formatBytes, formatDuration } from "../report/numbers.ts";
-import { type StagePeak, stageThatFits } from "../report/refusal.ts";
-import { forecastStages } from "./foretell.ts";
+import { type Candidate, firstThatFits } from "../report/refusal.ts";
+import { forecastPlacements } from "./foretell.ts";
 import { printContinuation } from "./generate.ts";
 import { openJob, type TrainJob } from "./job.ts";
 import { type Scene, setScene } from "./quickstart-scene.ts";
+import { diskGroundOf, roomOf } from "./room.ts";
 import { runTrain, type TrainResult } from "./train.ts";
 
 export interface QuickstartOptions {
@@ -69,19 +70,20 @@ async function refuseStage0(scene: Scene, logger: Logger): Promise<void> {
 }
 
 async function trainWhereItFits(scene: Scene, logger: Logger): Promise<TrainResult> {
-  const { stage, peakBytes } = await lowestStage(scene);
+  const { stage, need } = await lowestStage(scene);
   heading(2, `The stage that fits: ${stage}`);
   say(
-    `By the same forecast stage ${stage} needs ${formatBytes(peakBytes)}. Each rank keeps one part in ${scene.job.ranks} of ` +
+    `By the same forecast stage ${stage} needs ${formatBytes(need.device)}. Each rank keeps one part in ${scene.job.ranks} of ` +
       `${shardedAt(stage)}. So the same model trains on the same card:`,
   );
   command(trainLine(stage, [...scene.flags, `--output ${scene.trained} --log-json ${scene.logJson}`]));
   return runTrain(atStage({ ...scene.job, output: scene.trained }, stage), scene.logJson, logger);
 }
 
-async function lowestStage(scene: Scene): Promise<StagePeak> {
+async function lowestStage(scene: Scene): Promise<Candidate> {
   await using opened = await openJob(scene.job);
-  const fits = stageThatFits(await forecastStages(scene.job, opened), scene.cardBytes);
+  const disk = diskGroundOf(opened.config.disk, scene.job.ranks);
+  const fits = firstThatFits(await forecastPlacements(scene.job, opened, disk), roomOf(scene.job, disk));
   if (!fits) throw new InternalError(`no stage fits the quickstart's card of ${scene.cardBytes} bytes`);
   return fits;
 }

@@ -1,5 +1,8 @@
 /** What `shunya train` says before and after: the plan, then formula beside fact. */
+import type { Tier } from "../device/ledger.ts";
 import { expectedStates, expectedTraffic } from "../plan/expected.ts";
+import { expectedCopies } from "../plan/expected-copies.ts";
+import type { Plan } from "../plan/plan.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderHidden } from "../report/hidden.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
@@ -7,6 +10,7 @@ import { formatBytes, formatCount, formatOperations } from "../report/numbers.ts
 import { groupRanks } from "../report/rank-groups.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
+import type { RankMemory } from "../report/types.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
@@ -38,7 +42,7 @@ export function renderOpening(
       i === 0 ? '"auto"' : "",
       `${path} is ${JSON.stringify(value)}: ${why}`,
     ]),
-    ["memory", `${formatBytes(f.peakBytes)} of device memory on a rank at the peak${budget}`],
+    ["memory", `${formatBytes(f.highest.device.bytes)} of device memory on a rank at the peak${budget}`],
   ];
   return [...rows.map(([label, text]) => `${label.padEnd(11)}${text}`), "", renderSizes(f.plan), "", ""].join("\n");
 }
@@ -51,13 +55,8 @@ function oneDecimal(count: number): string {
 /** Tables of the last step, and the loss over all steps. */
 export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly StepRecord[]): string {
   const last = records.at(-1)!;
-  const states = expectedStates(f.plan);
-  const formula = {
-    parameters: states.parameters.formulaBytes,
-    gradients: states.gradients.formulaBytes,
-    optimizer: states.optimizer.formulaBytes,
-  };
-  const terms = expectedTraffic(f.plan);
+  const formula = formulaBytes(f.plan);
+  const terms = [...expectedTraffic(f.plan), ...expectedCopies(f.plan)];
   const memory = last.ranks.map((r) => ({ formula, forecast: f.report.memory, measured: r.memory }));
   const traffic = last.ranks.map((r) => ({ terms, forecast: f.report.traffic, measured: r.traffic }));
   const operations = groupRanks(last.ranks.map((r) => r.operations))
@@ -87,6 +86,16 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
         ]
       : []),
   ].join("\n");
+}
+
+/** Bytes of model states at rest by ZeRO's formulas. */
+function formulaBytes(plan: Plan): RankMemory["formula"] {
+  const tierBytes = (tier: Tier) => {
+    const { parameters, gradients, optimizer } = expectedStates(plan, tier);
+    const [p, g, o] = [parameters, gradients, optimizer].map((expected) => expected.formulaBytes);
+    return { parameters: p!, gradients: g!, optimizer: o! };
+  };
+  return { device: tierBytes("device"), host: tierBytes("host"), disk: tierBytes("disk") };
 }
 
 function hiddenLines(records: readonly StepRecord[]): string[] {

@@ -49,8 +49,12 @@ async function main(): Promise<void> {
 }
 
 function createEngine(job: TrainJob, { config, model }: OpenedJob): Promise<Engine<LanguageBatch>> {
-  const { deviceMemoryBytes, resume, seed, threads } = job;
-  const world = joinWorld({ threads, ...(deviceMemoryBytes !== undefined && { deviceMemoryBytes }) });
+  const { deviceMemoryBytes, hostMemoryBytes, resume, seed, threads } = job;
+  const world = joinWorld({
+    threads,
+    ...(deviceMemoryBytes !== undefined && { deviceMemoryBytes }),
+    ...(hostMemoryBytes !== undefined && { hostMemoryBytes }),
+  });
   return initializeIn<LanguageBatch>(world, config, {
     model: new Gpt2(model.config),
     seed,

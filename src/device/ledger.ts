@@ -41,9 +41,23 @@ export interface MemorySnapshot {
   readonly disk: TierUsage;
   /** Device bytes of all kinds together at the highest moment of each phase of the step. */
   readonly peakByPhase: Readonly<Record<Phase, number>>;
+  /** Bytes of all kinds together at each tier's highest moment of the step. */
+  readonly peakByTier: Readonly<Record<Tier, number>>;
   /** Device bytes by kind at the step's highest moment: they add up to the peak of the total. */
   readonly atPeak: Readonly<Record<MemoryKind, number>>;
 }
+
+/** The fullest moment of a tier since the start. */
+export interface HighWater {
+  readonly bytes: number;
+  /** They add up to `bytes`. */
+  readonly byKind: Readonly<Record<MemoryKind, number>>;
+}
+
+const pickKinds = (from: Readonly<Record<MemoryKind, number>>): Record<MemoryKind, number> =>
+  Object.fromEntries(memoryKinds.map((k) => [k, from[k]])) as Record<MemoryKind, number>;
+
+const emptyKinds = Object.fromEntries(memoryKinds.map((k) => [k, 0])) as Record<MemoryKind, number>;
 
 const isPart = (label: MemoryLabel): label is OptimizerPart => (optimizerParts as readonly string[]).includes(label);
 const labels: readonly MemoryLabel[] = [...memoryKinds, ...optimizerParts];
@@ -52,6 +66,10 @@ class TierLedger {
   readonly current = Object.fromEntries(labels.map((l) => [l, 0])) as Record<MemoryLabel, number>;
   readonly peak = Object.fromEntries(labels.map((l) => [l, 0])) as Record<MemoryLabel, number>;
   total = 0;
+  /** The most of `total` since the step began. */
+  peakTotal = 0;
+  /** Since the start: the most bytes at once, and what they were. */
+  highest: HighWater = { bytes: 0, byKind: emptyKinds };
 
   add(label: MemoryLabel, bytes: number): void {
     for (const l of isPart(label) ? [label, "optimizer" as const] : [label]) {
@@ -60,6 +78,8 @@ class TierLedger {
       if (this.current[l] > this.peak[l]) this.peak[l] = this.current[l];
     }
     this.total += bytes;
+    this.peakTotal = Math.max(this.peakTotal, this.total);
+    if (this.total > this.highest.bytes) this.highest = { bytes: this.total, byKind: { ...this.current } };
   }
 
   usage(): TierUsage {
@@ -80,6 +100,7 @@ export class MemoryLedger {
   #peakByPhase: Record<Phase, number> = { init: 0, forward: 0, backward: 0, step: 0 };
   #atPeak: Record<MemoryKind, number> = { ...this.#tiers.device.current };
   #peakTotal = 0;
+  #highestInMemory = 0;
 
   /** @param budgets bytes per tier; a tier without one is not limited here. */
   constructor(budgets: Partial<Record<Tier, number>> = {}) {
@@ -92,6 +113,7 @@ export class MemoryLedger {
     const budget = this.#budgets[tier];
     if (budget !== undefined && ledger.total + bytes > budget) throw this.#refusal(tier, label, bytes, budget);
     ledger.add(label, bytes);
+    this.#highestInMemory = Math.max(this.#highestInMemory, this.total("device") + this.total("host"));
     if (tier === "device") this.#notePeak();
   }
 
@@ -101,7 +123,11 @@ export class MemoryLedger {
 
   /** Peaks start again from what is held now. */
   beginStep(): void {
-    for (const tier of tiers) Object.assign(this.#tiers[tier].peak, this.#tiers[tier].current);
+    for (const tier of tiers) {
+      const { peak, current, total } = this.#tiers[tier];
+      Object.assign(peak, current);
+      this.#tiers[tier].peakTotal = total;
+    }
     this.#peakByPhase = { init: 0, forward: 0, backward: 0, step: 0 };
     this.#peakTotal = 0;
     this.#notePeak();
@@ -120,13 +146,29 @@ export class MemoryLedger {
     return this.#tiers[tier].current[label];
   }
 
+  /** The most that a tier held since the start. */
+  highest(tier: Tier): HighWater {
+    const { bytes, byKind } = this.#tiers[tier].highest;
+    return { bytes, byKind: pickKinds(byKind) };
+  }
+
+  /** The most bytes that device and host held together since the start: where both are one machine's memory, it needs so much. */
+  get highestInMemory(): number {
+    return this.#highestInMemory;
+  }
+
   snapshot(): MemorySnapshot {
     return {
       device: this.#tiers.device.usage(),
       host: this.#tiers.host.usage(),
       disk: this.#tiers.disk.usage(),
       peakByPhase: { ...this.#peakByPhase },
-      atPeak: Object.fromEntries(memoryKinds.map((k) => [k, this.#atPeak[k]])) as Record<MemoryKind, number>,
+      peakByTier: {
+        device: this.#tiers.device.peakTotal,
+        host: this.#tiers.host.peakTotal,
+        disk: this.#tiers.disk.peakTotal,
+      },
+      atPeak: pickKinds(this.#atPeak),
     };
   }
 

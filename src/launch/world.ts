@@ -17,6 +17,8 @@ export interface WorldOptions {
   readonly threads?: number;
   /** Budget of the device tier in bytes. Unlimited when left out. */
   readonly deviceMemoryBytes?: number;
+  /** Budget of the host tier in bytes: of what is offloaded there. Unlimited when left out. */
+  readonly hostMemoryBytes?: number;
   /** The longest a collective waits for other ranks. Defaults to 10 minutes. */
   readonly deadlineMs?: number;
 }
@@ -32,14 +34,17 @@ export interface World {
 
 const mostThreads = 1024;
 
-function checkWorldOptions({ threads = 1, deviceMemoryBytes = 1, deadlineMs = 1 }: WorldOptions): void {
+function checkWorldOptions(options: WorldOptions): void {
+  const { threads = 1, deadlineMs = 1 } = options;
   const fail = (name: string, found: unknown, wanted: string): never => {
     throw new UsageError(`${name}: found ${String(found)}; wanted ${wanted}`);
   };
   if (!Number.isInteger(threads) || threads < 1 || threads > mostThreads)
     fail("threads", threads, `a whole number from 1 to ${mostThreads}`);
-  if (!(deviceMemoryBytes > 0 && deviceMemoryBytes <= Number.MAX_SAFE_INTEGER))
-    fail("deviceMemoryBytes", deviceMemoryBytes, "a positive number of bytes");
+  for (const name of ["deviceMemoryBytes", "hostMemoryBytes"] as const) {
+    const { [name]: bytes = 1 } = options;
+    if (!(bytes > 0 && bytes <= Number.MAX_SAFE_INTEGER)) fail(name, bytes, "a positive number of bytes");
+  }
   if (!(deadlineMs >= 1 && deadlineMs <= 2 ** 31 - 1)) fail("deadlineMs", deadlineMs, "milliseconds, 1 or more");
 }
 
@@ -63,7 +68,11 @@ export function joinWorld(options: WorldOptions = {}): World {
     deviceRegion: arenas[rank]!,
     arenaBytes,
   });
-  const budgets = options.deviceMemoryBytes === undefined ? {} : { device: options.deviceMemoryBytes };
+  const { deviceMemoryBytes, hostMemoryBytes } = options;
+  const budgets = {
+    ...(deviceMemoryBytes !== undefined && { device: deviceMemoryBytes }),
+    ...(hostMemoryBytes !== undefined && { host: hostMemoryBytes }),
+  };
   const device = new Device({ backend, arenaBytes, budgets });
   const deadlineMs = options.deadlineMs ?? 600_000;
   const describeTag = (tag: number): string => backend.tagNames(tag);

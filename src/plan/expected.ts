@@ -5,6 +5,7 @@
  */
 import { dtypeBytes } from "../device/dtype.ts";
 import type { Tier } from "../device/ledger.ts";
+import type { TrafficKind } from "../device/traffic.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { FlatLayout } from "./layout.ts";
 import type { Plan } from "./plan.ts";
@@ -53,14 +54,13 @@ function counted(flats: readonly FlatLayout[], split: Split, plan: Plan): Counte
 }
 
 /** What a rank updates whose optimizer states live in `tier`. */
-function updatedIn(tier: Tier, plan: Plan): Counted {
+function updatedIn(tier: Tier, plan: Plan, flats = trainableFlats(plan)): Counted {
   const { optimizer } = plan.residences;
-  const flats = trainableFlats(plan);
   const all = counted(flats, optimizer.split, plan);
   const onDevice = optimizer.split === "whole" ? all.paddedElements : sum(flats, plan.deviceStates);
   const here = tier === "device" ? onDevice : tier === optimizer.tier ? all.paddedElements - onDevice : 0;
-  const share = here / all.paddedElements;
   if (here === 0) return nothing;
+  const share = here / all.paddedElements;
   const formula = share === 1 ? all.formula : `${share.toFixed(3)} ${all.formula}`;
   return { formula, elements: all.elements * share, paddedElements: here };
 }
@@ -71,12 +71,34 @@ const times = (bytesEach: number, { formula, elements, paddedElements }: Counted
   bytes: bytesEach * paddedElements,
 });
 
+/** Where fp32 parameters and the states share a memory that has addresses, the parameters are their own master. */
+function optimizerBytes(tier: Tier, plan: Plan): ExpectedBytes {
+  const { parameters } = plan.residences;
+  const momentBytes = 4 * createOptimizer(plan.config.optimizer).states.length;
+  const isMaster = (flat: FlatLayout): boolean =>
+    parameters.dtype === "f32" && tier !== "disk" && plan.parameterTier(flat) === tier;
+  const flats = trainableFlats(plan);
+  const parts = [
+    times(momentBytes, updatedIn(tier, plan, flats.filter(isMaster))),
+    times(
+      momentBytes + 4,
+      updatedIn(
+        tier,
+        plan,
+        flats.filter((flat) => !isMaster(flat)),
+      ),
+    ),
+  ].filter(({ bytes }) => bytes > 0);
+  return {
+    formula: parts.map(({ formula }) => formula).join(" + ") || "0",
+    formulaBytes: parts.reduce((total, part) => total + part.formulaBytes, 0),
+    bytes: parts.reduce((total, part) => total + part.bytes, 0),
+  };
+}
+
 /** Model states at rest in one tier of each rank (contracts 13, 15); what the optimizer keeps of an element is the rule's to say. */
 export function expectedStates(plan: Plan, tier: Tier = "device"): ExpectedStates {
   const { parameters, gradients, optimizer } = plan.residences;
-  const updated = updatedIn(tier, plan);
-  const isMaster = parameters.dtype === "f32" && parameters.tier === tier;
-  const stateBytes = 4 * createOptimizer(plan.config.optimizer).states.length + (isMaster ? 0 : 4);
   // Gradients that all ranks hold whole stay on the device; what is updated elsewhere has a copy there, in host memory.
   const keepsWhole = tier === "device" && gradients.split === "whole";
   const gradientTier = tier === "host" && optimizer.tier === "disk" ? "disk" : tier;
@@ -86,20 +108,23 @@ export function expectedStates(plan: Plan, tier: Tier = "device"): ExpectedState
       ? nothing
       : updatedIn(gradientTier, plan);
   const persistent = tier === "device" ? allFlats(plan).filter((f) => f.persistent) : [];
-  const here = parameters.tier === tier ? counted(allFlats(plan), parameters.split, plan) : nothing;
+  const here = allFlats(plan).filter((flat) => plan.parameterTier(flat) === tier);
   return {
-    parameters: times(dtypeBytes[parameters.dtype], here),
+    parameters: times(dtypeBytes[parameters.dtype], here.length > 0 ? counted(here, parameters.split, plan) : nothing),
     gradients: times(dtypeBytes[gradients.dtype], resting),
-    optimizer: times(stateBytes, updated),
+    optimizer: optimizerBytes(tier, plan),
     gathered: times(dtypeBytes[parameters.dtype], counted(persistent, "whole", plan)),
   };
 }
 
 export interface TrafficTerm {
-  readonly collective: "reduceScatter" | "allGather";
+  readonly kind: TrafficKind;
   /** What moves and how often, in words. */
   readonly name: string;
-  /** Elements this rank sends in a step (it receives as many), padding included. */
+  /**
+   * Elements of a step, padding included: those that this rank sends in a collective (it receives as many), or copies between device
+   * and host. To and from disk: bytes.
+   */
   readonly elements: number;
 }
 
@@ -114,8 +139,8 @@ export function expectedTraffic(plan: Plan): TrafficTerm[] {
   const sent = (flats: readonly FlatLayout[]): number => sum(flats, (f) => f.rangeElements) * (plan.worldSize - 1);
   const trained = trainableFlats(plan);
   const terms: TrafficTerm[] = [];
-  const add = (collective: TrafficTerm["collective"], name: string, elements: number): void => {
-    if (elements > 0) terms.push({ collective, name, elements });
+  const add = (kind: TrafficKind, name: string, elements: number): void => {
+    if (elements > 0) terms.push({ kind, name, elements });
   };
   const reductions = gradients.split === "shard" ? g : 1;
   add("reduceScatter", `gradients, ${often(reductions)}`, reductions * sent(trained));
@@ -129,4 +154,5 @@ export function expectedTraffic(plan: Plan): TrafficTerm[] {
   return terms;
 }
 
-const often = (n: number): string => (n === 1 ? "once" : n === 2 ? "twice" : `${n} times`);
+/** "once", "twice", "3 times". */
+export const often = (n: number): string => (n === 1 ? "once" : n === 2 ? "twice" : `${n} times`);

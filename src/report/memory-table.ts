@@ -1,25 +1,33 @@
-/** Where a rank's device memory goes: what the plan expected beside what the ledger measured. */
-import { type MemoryKind, type MemorySnapshot, memoryKinds, tiers } from "../device/ledger.ts";
+/** Where a rank's memory goes, tier by tier: what the plan expected beside what the ledger measured. */
+import { type MemoryKind, type MemorySnapshot, memoryKinds, type Tier, tiers } from "../device/ledger.ts";
 import { formatBytes, formatCount } from "./numbers.ts";
 import { groupRanks } from "./rank-groups.ts";
 import { renderTable, type Table } from "./table.ts";
 import type { RankMemory } from "./types.ts";
 
-/** One table per group of equal ranks. @param ranks in rank order */
+const tierTitles: Readonly<Record<Tier, string>> = { device: "Device memory", host: "Host memory", disk: "Disk" };
+
+/** For each group of equal ranks a table of the device, and one of each other tier in which they hold something. @param ranks in rank order */
 export function renderMemoryTables(ranks: readonly RankMemory[]): string {
   return groupRanks(ranks)
-    .map(({ title, value }) => `Device memory of ${title}, in bytes:\n${renderTable(memoryTable(value))}`)
+    .flatMap(({ title, value }) =>
+      tiers
+        .filter((tier) => tier === "device" || isUsed(value.forecast, tier) || isUsed(value.measured, tier))
+        .map((tier) => `${tierTitles[tier]} of ${title}, in bytes:\n${renderTable(memoryTable(value, tier))}`),
+    )
     .join("\n\n");
 }
 
+const isUsed = (memory: MemorySnapshot, tier: Tier): boolean => memory.peakByTier[tier] > 0;
+
 /** Kinds that hold nothing anywhere are left out. Kinds reach their peaks at different moments: the total is no sum of them. */
-export function memoryTable({ formula, forecast, measured }: RankMemory): Table {
+export function memoryTable({ formula, forecast, measured }: RankMemory, tier: Tier): Table {
   const rows = memoryKinds.map((kind): [MemoryKind, number[]] => {
-    const [expected, found] = [forecast.device[kind], measured.device[kind]];
-    return [kind, [formula[kind] ?? expected.current, found.current, expected.peak, found.peak]];
+    const [expected, found] = [forecast[tier][kind], measured[tier][kind]];
+    return [kind, [formula[tier]?.[kind] ?? expected.current, found.current, expected.peak, found.peak]];
   });
   const atRest = (column: 0 | 1): number => rows.reduce((sum, [, figures]) => sum + figures[column]!, 0);
-  const total = [atRest(0), atRest(1), peakBytes(forecast), peakBytes(measured)];
+  const total = [atRest(0), atRest(1), forecast.peakByTier[tier], measured.peakByTier[tier]];
   return {
     columns: [
       { header: "kind", align: "left" },
@@ -32,11 +40,6 @@ export function memoryTable({ formula, forecast, measured }: RankMemory): Table 
       ([name, figures]) => [name, ...figures.map(formatCount)],
     ),
   };
-}
-
-/** The most device bytes that were held at once in the step. */
-export function peakBytes(memory: MemorySnapshot): number {
-  return Math.max(...Object.values(memory.peakByPhase));
 }
 
 /** `memory_breakdown`: what each rank holds by kind now, and the most of each kind since the step began, in every tier. */
@@ -52,7 +55,11 @@ function breakdownTable(memory: MemorySnapshot): Table {
       .filter((kind) => memory[tier][kind].peak > 0)
       .map((kind) => [tier, kind, formatBytes(memory[tier][kind].current), formatBytes(memory[tier][kind].peak)]),
   );
-  const atRest = memoryKinds.reduce((sum, kind) => sum + memory.device[kind].current, 0);
+  const used = tiers.filter((tier) => tier === "device" || isUsed(memory, tier));
+  const totals = used.map((tier) => {
+    const atRest = memoryKinds.reduce((sum, kind) => sum + memory[tier][kind].current, 0);
+    return [tier, "total", formatBytes(atRest), formatBytes(memory.peakByTier[tier])];
+  });
   return {
     columns: [
       { header: "tier", align: "left" },
@@ -60,6 +67,6 @@ function breakdownTable(memory: MemorySnapshot): Table {
       { header: "at rest", align: "right" },
       { header: "peak", align: "right" },
     ],
-    rows: [...rows, ["device", "total", formatBytes(atRest), formatBytes(peakBytes(memory))]],
+    rows: [...rows, ...totals],
   };
 }

@@ -1,67 +1,167 @@
-/** The answer to a job that does not fit: where the bytes would go, and what would fit. */
-import { type MemoryKind, memoryKinds } from "../device/ledger.ts";
+/** The answer to a job that does not fit: where the bytes would go, and the smallest change that makes it fit. */
+import type { OffloadDevice, Stage } from "../config/types.ts";
+import { type HighWater, memoryKinds, type Tier, tiers } from "../device/ledger.ts";
 import { formatBytes, formatShare } from "./numbers.ts";
 import { renderTable } from "./table.ts";
 
-export interface StagePeak {
-  readonly stage: number;
-  /** Most device bytes of any rank at any moment. */
-  readonly peakBytes: number;
+/** Where model states are asked to be. */
+export interface Placement {
+  readonly stage: Stage;
+  readonly offloadOptimizer: OffloadDevice;
+  readonly offloadParam: OffloadDevice;
+}
+
+/** The most that a rank holds at once, in bytes. What lies on a disk that is memory is counted to the host's. */
+export interface Need extends Readonly<Record<Tier, number>> {
+  /** In device and host memory together. */
+  readonly memory: number;
+}
+
+/** What a rank may hold: budgets of the tiers, and of device and host together, which are one memory here. */
+export type Room = Need;
+
+export interface Candidate extends Placement {
+  readonly need: Need;
 }
 
 export interface Refusal {
-  readonly stage: number;
-  readonly budgetBytes: number;
-  /** Device bytes by kind at the fullest moment of the fullest rank: they add up to the peak. */
-  readonly atPeak: Readonly<Record<MemoryKind, number>>;
-  /** The same job at every stage, this one included, lowest stage first. */
-  readonly stages: readonly StagePeak[];
+  readonly asked: Candidate;
+  readonly room: Room;
+  readonly ranks: number;
+  /** The asked placement's fullest moments. */
+  readonly highest: Readonly<Record<Tier, HighWater>>;
+  /** Other placements of the same job, the smallest change first. */
+  readonly candidates: readonly Candidate[];
+  /** Whether a folder for what goes to disk is named. */
+  readonly hasFolder: boolean;
 }
 
-/** The lowest stage whose peak the budget holds; undefined if none does. */
-export function stageThatFits(stages: readonly StagePeak[], budgetBytes: number): StagePeak | undefined {
-  return stages.find((s) => s.peakBytes <= budgetBytes);
-}
+export type Shortage = keyof Need;
+const shortageNames: readonly Shortage[] = [...tiers, "memory"];
+
+/** What a job needs more of than there is. */
+export const shortagesOf = (need: Need, room: Room): Shortage[] =>
+  shortageNames.filter((name) => need[name] > room[name]);
 
 export function renderRefusal(refusal: Refusal): string {
-  const { stage, budgetBytes, atPeak, stages } = refusal;
-  const peakBytes = memoryKinds.reduce((sum, kind) => sum + atPeak[kind], 0);
-  const kinds = memoryKinds.filter((kind) => atPeak[kind] > 0).sort((a, b) => atPeak[b] - atPeak[a]);
-  const where = renderTable({
+  const { asked, room, highest } = refusal;
+  const short = shortagesOf(asked.need, room);
+  const tables = tiers.filter((tier) => short.includes(tier) || (short.includes("memory") && tier !== "disk"));
+  return [
+    `${short.map((name) => sentence(name, refusal)).join("\n")}\nNothing was allocated.`,
+    ...tables
+      .filter((tier) => highest[tier].bytes > 0)
+      .map((tier) => kindTable(tier, highest[tier], short.includes(tier) ? room[tier] : undefined)),
+    candidateTable(refusal),
+    advice(refusal),
+  ].join("\n\n");
+}
+
+function sentence(name: Shortage, { asked, room, ranks }: Refusal): string {
+  const needs = formatBytes(asked.need[name]);
+  const has = formatBytes(room[name]);
+  const stage = `ZeRO stage ${asked.stage}`;
+  if (name === "disk") return `${stage} needs ${needs} on disk for each rank, and the folders have room for ${has}.`;
+  if (name !== "memory") return `${stage} needs ${needs} of ${name} memory on a rank, and the budget is ${has}.`;
+  const whose = ranks === 1 ? "this machine has" : `each of ${ranks} ranks has, as its share of this machine's memory,`;
+  return (
+    `Device and host are both this machine's memory here: ${stage} needs ${needs} of it on a rank,\n` +
+    `and ${whose} ${has}.`
+  );
+}
+
+function kindTable(tier: Tier, { bytes, byKind }: HighWater, budgetBytes: number | undefined): string {
+  const kinds = memoryKinds.filter((kind) => byKind[kind] > 0).sort((a, b) => byKind[b] - byKind[a]);
+  return renderTable({
     columns: [
-      { header: "kind", align: "left" },
+      { header: `${tier}: kind`, align: "left" },
       { header: "at the peak", align: "right" },
       { header: "share", align: "right" },
     ],
     rows: [
-      ...kinds.map((kind) => [kind, formatBytes(atPeak[kind]), formatShare(atPeak[kind], peakBytes)]),
-      ["total", formatBytes(peakBytes), ""],
-      ["budget", formatBytes(budgetBytes), formatShare(budgetBytes, peakBytes)],
+      ...kinds.map((kind) => [kind, formatBytes(byKind[kind]), formatShare(byKind[kind], bytes)]),
+      ["total", formatBytes(bytes), ""],
+      ...(budgetBytes === undefined ? [] : [["budget", formatBytes(budgetBytes), formatShare(budgetBytes, bytes)]]),
     ],
   });
-  const perStage = renderTable({
-    columns: [
-      { header: "stage", align: "left" },
-      { header: "peak", align: "right" },
-      { header: "fits", align: "left" },
-    ],
-    rows: stages.map((s) => [String(s.stage), formatBytes(s.peakBytes), s.peakBytes <= budgetBytes ? "yes" : "no"]),
-  });
-  return [
-    `ZeRO stage ${stage} needs ${formatBytes(peakBytes)} of device memory on a rank, and the budget is ` +
-      `${formatBytes(budgetBytes)}. Nothing was allocated.`,
-    where,
-    perStage,
-    advice(stages, budgetBytes),
-  ].join("\n\n");
 }
 
-function advice(stages: readonly StagePeak[], budgetBytes: number): string {
-  const fits = stageThatFits(stages, budgetBytes);
-  if (fits) return `Stage ${fits.stage} fits: set "zero_optimization.stage" to ${fits.stage} (--stage ${fits.stage}).`;
-  const least = Math.min(...stages.map((s) => s.peakBytes));
-  return (
-    `No stage fits; the least is ${formatBytes(least)}. Use a smaller micro-batch or sequence length, activation ` +
-    "checkpointing, more ranks, or a larger budget (--device-memory)."
-  );
+const tierNames: Readonly<Record<OffloadDevice, Tier>> = { none: "device", cpu: "host", nvme: "disk" };
+
+function candidateTable({ asked, candidates, room }: Refusal): string {
+  const all = [...candidates].sort((a, b) => a.stage - b.stage);
+  return renderTable({
+    columns: [
+      { header: "stage", align: "left" },
+      { header: "optimizer", align: "left" },
+      { header: "parameters", align: "left" },
+      ...tiers.map((tier) => ({ header: tier, align: "right" as const })),
+      { header: "fits", align: "left" },
+    ],
+    rows: all.map((candidate) => [
+      `${candidate.stage}${isSame(candidate, asked) ? " *" : ""}`,
+      tierNames[candidate.offloadOptimizer],
+      tierNames[candidate.offloadParam],
+      ...tiers.map((tier) => formatBytes(candidate.need[tier])),
+      fitText(shortagesOf(candidate.need, room)),
+    ]),
+  });
+}
+
+function fitText(short: readonly Shortage[]): string {
+  if (short.length === 0) return "yes";
+  return `no: ${short.map((name) => (name === "memory" ? "this machine" : name)).join(", ")}`;
+}
+
+export const isSame = (a: Placement, b: Placement): boolean =>
+  a.stage === b.stage && a.offloadOptimizer === b.offloadOptimizer && a.offloadParam === b.offloadParam;
+
+/** The first of `candidates` that fits. */
+export function firstThatFits<T extends Candidate>(candidates: readonly T[], room: Room): T | undefined {
+  return candidates.find(({ need }) => shortagesOf(need, room).length === 0);
+}
+
+function advice(refusal: Refusal): string {
+  const { candidates, room } = refusal;
+  const fits = firstThatFits(candidates, room);
+  // The budgets may be those of other devices than this machine's.
+  const elsewhere = firstThatFits(candidates, { ...room, memory: Number.POSITIVE_INFINITY });
+  const lines: string[] = [];
+  if (elsewhere && elsewhere !== fits)
+    lines.push(`${change(elsewhere, refusal)} fits the budgets, but not this machine's memory.`);
+  if (fits) lines.push(`${change(fits, refusal)} fits:\n  ${flags(fits, refusal)}`);
+  else {
+    const least = Math.min(...candidates.map(({ need }) => need.memory));
+    lines.push(
+      `No stage fits${elsewhere ? " here" : ""}, with offload or without; the least is ${formatBytes(least)} of memory on a rank. Use a ` +
+        "smaller micro-batch or sequence length, activation checkpointing, more ranks, or larger budgets (--device-memory, --host-memory).",
+    );
+  }
+  return lines.join("\n");
+}
+
+function change(to: Candidate, { asked }: Refusal): string {
+  const stage = `Stage ${to.stage}`;
+  const [optimizer, parameters] = [tierNames[to.offloadOptimizer], tierNames[to.offloadParam]];
+  const on = (tier: Tier): string =>
+    tier === "device" ? "on the device" : tier === "host" ? "on the host" : "on disk";
+  if (optimizer === "device" && parameters === "device")
+    return asked.offloadOptimizer === "none" && asked.offloadParam === "none" ? stage : `${stage} without offload`;
+  if (optimizer === parameters) return `${stage} with optimizer states and parameters ${on(optimizer)}`;
+  return `${stage} with optimizer states ${on(optimizer)}`;
+}
+
+function flags(to: Candidate, { asked, hasFolder }: Refusal): string {
+  const set = (key: string, value: string): string => `--set zero_optimization.${key}=${value}`;
+  const all: string[] = [];
+  if (to.stage !== asked.stage) all.push(`--stage ${to.stage}`);
+  for (const [section, was, is] of [
+    ["offload_optimizer", asked.offloadOptimizer, to.offloadOptimizer],
+    ["offload_param", asked.offloadParam, to.offloadParam],
+  ] as const)
+    if (was !== is) all.push(set(`${section}.device`, is));
+  const section = to.offloadOptimizer === "nvme" ? "offload_optimizer" : "offload_param";
+  if ((to.offloadOptimizer === "nvme" || to.offloadParam === "nvme") && !hasFolder)
+    all.push(set(`${section}.nvme_path`, "FOLDER"));
+  return all.join(" \\\n  ");
 }

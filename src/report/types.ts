@@ -1,5 +1,5 @@
 /** What reports are made of: the ledgers of a run, beside what was expected of them. */
-import type { MemoryKind, MemorySnapshot } from "../device/ledger.ts";
+import type { MemoryKind, MemorySnapshot, Tier } from "../device/ledger.ts";
 import type { TrafficSnapshot } from "../device/traffic.ts";
 import type { TrafficTerm } from "../plan/expected.ts";
 import type { StepRecord } from "../zero/record.ts";
@@ -12,10 +12,10 @@ export interface StepSummary extends Omit<StepRecord, "seconds" | "phaseSeconds"
   readonly phaseSeconds: StepRecord["phaseSeconds"] | undefined;
 }
 
-/** One rank's device memory. */
+/** One rank's memory in all tiers. */
 export interface RankMemory {
-  /** Bytes at rest by ZeRO's formulas, for the kinds that have one. Others rest as forecast. */
-  readonly formula: Readonly<Partial<Record<MemoryKind, number>>>;
+  /** Bytes at rest by ZeRO's formulas, for the tiers and kinds that have one. Others rest as forecast. */
+  readonly formula: Readonly<Partial<Record<Tier, Readonly<Partial<Record<MemoryKind, number>>>>>>;
   /** A step of the same job on the simulated device. */
   readonly forecast: MemorySnapshot;
   readonly measured: MemorySnapshot;

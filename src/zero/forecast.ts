@@ -5,7 +5,7 @@
 import { SimulatedTransport } from "../comm/simulated.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
-import { type MemoryKind, memoryKinds } from "../device/ledger.ts";
+import type { HighWater, Tier } from "../device/ledger.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { SplitRow } from "../plan/residence.ts";
@@ -30,10 +30,10 @@ export interface Forecast {
   readonly plan: Plan;
   /** A rank's ledgers over one step, as every step from the second on will show them. */
   readonly report: RankReport;
-  /** The most device bytes a rank holds at once, from the start on. */
-  readonly peakBytes: number;
-  /** What they are. */
-  readonly atPeak: Readonly<Record<MemoryKind, number>>;
+  /** The most that a rank holds at once in each tier, from the start on, and what it is. */
+  readonly highest: Readonly<Record<Tier, HighWater>>;
+  /** The most bytes that a rank holds at once in device and host memory together. */
+  readonly highestInMemory: number;
   /** Floating-point operations of a micro-batch, by unit. */
   readonly operationsByUnit: ReadonlyMap<string, UnitOperations>;
 }
@@ -46,18 +46,17 @@ export async function forecast<B extends object>(options: ForecastOptions<B>): P
   const device = new Device({ backend: new SimulatedBackend(options.threads), arenaBytes });
   const transport = new SimulatedTransport(options.rank ?? 0, config.worldSize);
   await using engine = await Engine.create({ model, config, device, transport, ...(row && { row }) });
-  let highest = device.ledger.snapshot().atPeak;
   let report: RankReport | undefined;
   for (let step = 0; step < 2; step++) {
     await forecastMicroBatches(engine, batch);
     report = (await engine.step())!.ranks[0]!;
-    if (total(report.memory.atPeak) > total(highest)) highest = report.memory.atPeak;
   }
+  const { ledger } = device;
   return {
     plan: engine.plan,
     report: report!,
-    peakBytes: total(highest),
-    atPeak: highest,
+    highest: { device: ledger.highest("device"), host: ledger.highest("host"), disk: ledger.highest("disk") },
+    highestInMemory: ledger.highestInMemory,
     operationsByUnit: new Map(engine.operationsByUnit),
   };
 }
@@ -77,6 +76,3 @@ async function forecastMicroBatches<B extends object>(engine: Engine<B>, batch: 
   }
   await run();
 }
-
-const total = (bytes: Readonly<Record<MemoryKind, number>>): number =>
-  memoryKinds.reduce((sum, kind) => sum + bytes[kind], 0);

@@ -54,6 +54,7 @@ const paths: readonly (readonly string[])[] = [
     ),
   ),
   ...phases.map((phase) => ["memory", "peakByPhase", phase]),
+  ...tiers.map((tier) => ["memory", "peakByTier", tier]),
   ...memoryKinds.map((kind) => ["memory", "atPeak", kind]),
   ...trafficKinds.flatMap((kind) =>
     ["calls", "elementsSent", "bytesSent", "elementsReceived", "bytesReceived"].map((f) => ["traffic", kind, f]),

@@ -20,6 +20,7 @@ const request: TrainRequest = {
   seed: 42,
   shuffle: true,
   deviceMemoryBytes: undefined,
+  hostMemoryBytes: undefined,
   threads: 2,
   output: undefined,
   saveEvery: undefined,

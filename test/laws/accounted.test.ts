@@ -43,7 +43,7 @@ function expectPlanned(plan: Plan, answer: JobAnswer, rank: number): void {
   for (const kind of ["parameters", "gradients", "optimizer", "gathered"] as const)
     expect(memory.device[kind].current, kind).toBe(states[kind].bytes);
   for (const collective of ["reduceScatter", "allGather"] as const) {
-    const terms = expectedTraffic(plan).filter((t) => t.collective === collective);
+    const terms = expectedTraffic(plan).filter((t) => t.kind === collective);
     const sum = terms.reduce((total, t) => total + t.elements, 0);
     expect(traffic[collective].elementsSent, collective).toBe(sum);
     expect(traffic[collective].elementsReceived, collective).toBe(sum);

@@ -48,7 +48,7 @@ describe("budgets", () => {
   for (const stage of [0, 3])
     test(`the forecast peak is enough at stage ${stage}, and not a byte less`, async () => {
       const job = smallJob({ config: configured(stage, "bf16") });
-      const { peakBytes } = await forecastOf(job, 1);
+      const peakBytes = (await forecastOf(job, 1)).highest.device.bytes;
       {
         await using engine = await engineOf({ job, deviceMemoryBytes: peakBytes });
         for (let step = 0; step < 3; step++) await trainStep(engine, job, step);
@@ -161,7 +161,8 @@ describe("the operating system agrees", () => {
         ] as const) {
           const config = configured(stage, "bf16", { train_micro_batch_size_per_gpu: 1 });
           const job: Job = { model, config, seqLength: 8, steps: 2, wantsResidentBytes: true };
-          const { plan, peakBytes } = await forecastOf(job, 4);
+          const { plan, highest } = await forecastOf(job, 4);
+          const peakBytes = highest.device.bytes;
           const resident = (await pool.run(4, job)).ranks.map((r) => r.residentBytes!);
           for (const bytes of resident) expect(bytes).toBeLessThan(1.05 * peakBytes + 100e6);
           const states = (stage === 0 ? 4 * 16 : 16) * plan.parameterElements;

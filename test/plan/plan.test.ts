@@ -67,7 +67,7 @@ const model = modelOf({
 const noPadding = { worldSize: 4, alignmentBytes: 4, zero: { stage3_param_persistence_threshold: 0 } };
 const totals = (plan: Plan): Record<string, number> => {
   const sums: Record<string, number> = {};
-  for (const { collective, elements } of expectedTraffic(plan)) sums[collective] = (sums[collective] ?? 0) + elements;
+  for (const { kind, elements } of expectedTraffic(plan)) sums[kind] = (sums[kind] ?? 0) + elements;
   return sums;
 };
 

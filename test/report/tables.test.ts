@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { MemoryLedger, memoryKinds } from "../../src/device/ledger.ts";
 import { TrafficLedger } from "../../src/device/traffic.ts";
 import { memoryTable, renderMemoryTables } from "../../src/report/memory-table.ts";
-import { renderRefusal, stageThatFits } from "../../src/report/refusal.ts";
+import { type Candidate, firstThatFits, type Room, renderRefusal } from "../../src/report/refusal.ts";
 import { renderSizes } from "../../src/report/sizes-table.ts";
 import { type Column, renderMarkdownTable, renderTable } from "../../src/report/table.ts";
 import { renderTrafficTables } from "../../src/report/traffic-table.ts";
@@ -38,11 +38,11 @@ function ledger(parameterBytes: number): MemoryLedger {
 
 function rank(parameterBytes: number): RankMemory {
   const memory = ledger(parameterBytes).snapshot();
-  return { formula: { optimizer: 7999.5 }, forecast: memory, measured: memory };
+  return { formula: { device: { optimizer: 7999.5 } }, forecast: memory, measured: memory };
 }
 
 test("the memory table shows used kinds and the total, to the byte", () => {
-  expect(memoryTable(rank(2000)).rows).toEqual([
+  expect(memoryTable(rank(2000), "device").rows).toEqual([
     ["parameters", "2,000", "2,000", "2,000", "2,000"],
     ["optimizer", "8,000", "8,000", "8,000", "8,000"],
     ["activations", "0", "0", "1,234,567", "1,234,567"],
@@ -52,11 +52,10 @@ test("the memory table shows used kinds and the total, to the byte", () => {
 
 test("expected and measured are told apart", () => {
   const { formula, forecast } = rank(2000);
-  const [row] = memoryTable({
-    formula: { ...formula, parameters: 1990 },
-    forecast,
-    measured: rank(3000).measured,
-  }).rows;
+  const [row] = memoryTable(
+    { formula: { device: { ...formula.device, parameters: 1990 } }, forecast, measured: rank(3000).measured },
+    "device",
+  ).rows;
   expect(row).toEqual(["parameters", "1,990", "3,000", "2,000", "3,000"]);
 });
 
@@ -66,6 +65,21 @@ test("ranks with equal figures share a table", () => {
     "Device memory of ranks 0-1, 3, each, in bytes:",
     "Device memory of rank 2, in bytes:",
   ]);
+});
+
+test("each tier that holds something has a table of its own", () => {
+  const memory = ledger(2000);
+  memory.allocate("host", "staging", 700);
+  memory.free("host", "staging", 700);
+  memory.allocate("host", "gradients", 500);
+  const measured = memory.snapshot();
+  const text = renderMemoryTables([{ formula: { host: { gradients: 499 } }, forecast: measured, measured }]);
+  expect(text.match(/^\S.* of .*:$/gm)).toEqual([
+    "Device memory of rank 0, in bytes:",
+    "Host memory of rank 0, in bytes:",
+  ]);
+  expect(text).toMatch(/^gradients +499 +500 +500 +500$/m);
+  expect(text).toMatch(/^staging +0 +0 +700 +700\ntotal +499 +500 +700 +700$/m);
 });
 
 const noTraffic = new TrafficLedger().snapshot();
@@ -79,9 +93,9 @@ test("the traffic table sets expected beside measured and adds up", () => {
   const lines = renderTrafficTables([
     {
       terms: [
-        { collective: "reduceScatter", name: "gradients, once", elements: 1500 },
-        { collective: "allGather", name: "parameters", elements: 1000 },
-        { collective: "allGather", name: "persistent", elements: 500 },
+        { kind: "reduceScatter", name: "gradients, once", elements: 1500 },
+        { kind: "allGather", name: "parameters", elements: 1000 },
+        { kind: "allGather", name: "persistent", elements: 500 },
       ],
       forecast: forecast.snapshot(),
       measured: measured.snapshot(),
@@ -102,11 +116,26 @@ test("the traffic table sets expected beside measured and adds up", () => {
   ]);
 });
 
-test("copies between tiers appear once there are any", () => {
+test("copies between tiers have a table of their own once there are any, each in the direction that it goes", () => {
   const traffic = new TrafficLedger();
   traffic.add("down", 10, 0, 2);
-  const text = renderTrafficTables([{ terms: [], forecast: noTraffic, measured: traffic.snapshot() }]);
-  expect(text).toMatch(/\ndevice to host {2}/);
+  traffic.add("diskRead", 0, 8192, 1, 2);
+  const measured = traffic.snapshot();
+  const terms = [
+    { kind: "down", name: "gradients, once", elements: 12 },
+    { kind: "allGather", name: "parameters", elements: 5 },
+  ] as const;
+  const text = renderTrafficTables([{ terms, forecast: measured, measured }]);
+  const [, copies] = text.split("\n\n");
+  expect(copies!.split("\n").map((line) => line.split(/ {2,}/))).toEqual([
+    ["Copies of rank 0, in elements a step (disk: bytes):"],
+    ["copy", "calls", "expected", "measured", "bytes"],
+    expect.anything(),
+    ["device to host", "1", "12", "10", "20"],
+    ["disk read", "2", "8,192", "8,192", "8,192"],
+    ["", "device to host: gradients, once: 12"],
+  ]);
+  expect(renderTrafficTables([{ terms: [], forecast: noTraffic, measured: noTraffic }])).not.toMatch(/Copies/);
 });
 
 test("sizes are shown under DeepSpeed's names, sharding's own only where parameters are sharded", () => {
@@ -131,26 +160,61 @@ test("sizes are shown under DeepSpeed's names, sharding's own only where paramet
   expect(namesAt("shard")).toHaveLength(7);
 });
 
-const stages = [
-  { stage: 0, peakBytes: 16e9 },
-  { stage: 1, peakBytes: 10e9 },
-  { stage: 2, peakBytes: 8e9 },
-  { stage: 3, peakBytes: 5e9 },
-];
 const none = Object.fromEntries(memoryKinds.map((kind) => [kind, 0])) as Record<(typeof memoryKinds)[number], number>;
 const atPeak = { ...none, parameters: 2e9, optimizer: 12e9, gradients: 2e9 };
+const nothing = { bytes: 0, byKind: none };
+const plain = { offloadOptimizer: "none", offloadParam: "none" } as const;
+const onHost = { offloadOptimizer: "cpu", offloadParam: "none" } as const;
+const onDisk = { offloadOptimizer: "nvme", offloadParam: "nvme" } as const;
+const needOf = (device: number, host = 0, disk = 0) => ({ device, host, disk, memory: device + host });
+const asked = { stage: 0, ...plain, need: needOf(16e9) } as const;
+const candidates: readonly Candidate[] = [
+  asked,
+  { stage: 1, ...plain, need: needOf(10e9) },
+  { stage: 2, ...plain, need: needOf(8e9) },
+  { stage: 1, ...onHost, need: needOf(4e9, 3e9) },
+  { stage: 3, ...onDisk, need: needOf(1e9, 1e9, 4e9) },
+];
+const refuse = (room: Partial<Room>): string =>
+  renderRefusal({
+    asked,
+    room: { device: 100e9, host: 100e9, disk: 100e9, memory: 100e9, ...room },
+    ranks: 4,
+    highest: { device: { bytes: 16e9, byKind: atPeak }, host: nothing, disk: nothing },
+    candidates,
+    hasFolder: false,
+  });
 
-test("a refusal shows where the bytes would go, largest first, and the stage that fits", () => {
-  const text = renderRefusal({ stage: 0, budgetBytes: 8e9, atPeak, stages });
-  expect(text).toMatch(/^ZeRO stage 0 needs 16\.0 GB of device memory on a rank, and the budget is 8\.00 GB\./);
+test("a refusal shows where the bytes would go, largest first, and the smallest change that fits", () => {
+  const text = refuse({ device: 8e9 });
+  expect(text).toMatch(
+    /^ZeRO stage 0 needs 16\.0 GB of device memory on a rank, and the budget is 8\.00 GB\.\nNothing/,
+  );
   expect(text).toMatch(/optimizer +12\.0 GB +75\.0 %\n(gradients|parameters)/);
-  expect(text).toContain("Stage 2 fits");
-  expect(text).toMatch(/\n1 +10\.0 GB +no\n2 +8\.00 GB +yes\n/);
+  expect(text).toMatch(/\n0 \* +device +device +16\.0 GB +0 B +0 B +no: device\n1 .*10\.0 GB +0 B +0 B +no: device\n/);
+  expect(text).toMatch(/\n2 +device +device +8\.00 GB +0 B +0 B +yes\n/);
+  expect(text).toMatch(/\nStage 2 fits:\n {2}--stage 2$/);
+  expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(100);
 });
 
-test("a refusal says so where no stage fits", () => {
-  expect(stageThatFits(stages, 1e9)).toBeUndefined();
-  expect(renderRefusal({ stage: 3, budgetBytes: 1e9, atPeak, stages })).toContain(
-    "No stage fits; the least is 5.00 GB",
+test("tiers come after stages, with the flags that ask for them", () => {
+  expect(refuse({ device: 5e9 })).toMatch(
+    /\nStage 1 with optimizer states on the host fits:\n {2}--stage 1 \\\n {2}--set zero_optimization\.offload_optimizer\.device=cpu$/,
   );
+  expect(refuse({ device: 5e9, host: 2e9 })).toMatch(
+    /\nStage 3 with optimizer states and parameters on disk fits:(\n.*)*offload_param\.device=nvme(.*\n)*.*offload_optimizer\.nvme_path=FOLDER$/,
+  );
+});
+
+test("what fits the cards and what fits this machine are told apart", () => {
+  const text = refuse({ device: 12e9, memory: 3e9 });
+  expect(text).toMatch(/of 4 ranks has, as its share of this machine's memory, 3\.00 GB\./);
+  expect(text).toMatch(/\n1 +device +device +10\.0 GB +0 B +0 B +no: this machine\n/);
+  expect(text).toMatch(/\nStage 1 fits the budgets, but not this machine's memory\.\nStage 3 with .* on disk fits:\n/);
+});
+
+test("a refusal says so where nothing fits", () => {
+  const text = refuse({ device: 0.5e9 });
+  expect(firstThatFits(candidates, { device: 0.5e9, host: 1, disk: 1, memory: 1 })).toBeUndefined();
+  expect(text).toContain("No stage fits, with offload or without; the least is 2.00 GB of memory on a rank");
 });
