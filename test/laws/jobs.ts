@@ -1,6 +1,7 @@
 // What a rank process of the laws is asked to train, and what it answers. Plain data: it crosses a process border.
 import { parseConfigObject } from "../../src/config/json.ts";
 import { type ConfigResolution, resolveConfig } from "../../src/config/resolve.ts";
+import type { ProgramSpan, QueueSpan } from "../../src/device/timeline.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import type { SplitRow } from "../../src/plan/residence.ts";
 import type { HostBatch } from "../../src/zero/batch.ts";
@@ -28,6 +29,8 @@ export interface Job {
   readonly wantsWeights?: boolean;
   /** Gathers and releases come back, as rank 0 issued them in its last step. */
   readonly wantsTrace?: boolean;
+  /** What every queue and the program did in all steps comes back. */
+  readonly wantsTimeline?: boolean;
   /** Bytes of shared memory that the system holds for each rank come back; weights are zero and do not. */
   readonly wantsResidentBytes?: boolean;
   /** Defaults to 20 s. */
@@ -46,6 +49,7 @@ export interface RankAnswer {
   readonly weightsHash: string;
   readonly weights?: ReadonlyMap<string, Float32Array>;
   readonly trace?: readonly TraceEntry[];
+  readonly timeline?: { readonly queues: readonly QueueSpan[]; readonly program: readonly ProgramSpan[] };
   readonly residentBytes?: number;
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
 }

@@ -12,6 +12,7 @@ import { SharedMemoryTransport } from "../../src/comm/shared-memory.ts";
 import { CpuBackend } from "../../src/device/cpu.ts";
 import { Device, type DeviceBuffer } from "../../src/device/device.ts";
 import { loadNative } from "../../src/device/native.ts";
+import type { ProgramSpan, QueueSpan } from "../../src/device/timeline.ts";
 import { ShunyaError } from "../../src/errors/errors.ts";
 import { joinLaunched } from "../../src/launch/join.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
@@ -89,6 +90,15 @@ function traceGathers(engine: Engine<LanguageBatch>): TraceEntry[] {
   return trace;
 }
 
+function recordTimeline(engine: Engine<LanguageBatch>): NonNullable<RankAnswer["timeline"]> {
+  const [queues, program]: [QueueSpan[], ProgramSpan[]] = [[], []];
+  engine.device.timeline.record({
+    queues: (spans) => queues.push(...spans),
+    program: (spans) => program.push(...spans),
+  });
+  return { queues, program };
+}
+
 /** Bytes of the ranks' shared memory that this process is charged with by the system (proportional set size). */
 function residentBytes(): number {
   let counts = false;
@@ -150,6 +160,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
 async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortController): Promise<RankAnswer> {
   const records: StepRecord[] = [];
   let trace: TraceEntry[] | undefined;
+  const timeline = job.wantsTimeline ? recordTimeline(engine) : undefined;
   await saveWhereAsked(engine, job);
   for (let step = engine.steps; step < job.steps; step++) {
     if (job.death?.rank === rank && job.death.step === step) process.kill(process.pid, "SIGKILL");
@@ -161,7 +172,9 @@ async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortCon
   }
   trace = trace?.slice();
   if (job.wantsResidentBytes) return { records, weightsHash: "", residentBytes: await residentTogether(engine) };
-  return { records, ...(await hashWeights(engine, job.wantsWeights ?? false)), ...(trace && { trace }) };
+  const weights = await hashWeights(engine, job.wantsWeights ?? false); // once they are whole, everything is over
+  engine.device.timeline.record(undefined);
+  return { records, ...weights, ...(trace && { trace }), ...(timeline && { timeline }) };
 }
 
 async function saveWhereAsked(engine: Engine<LanguageBatch>, { save }: Job): Promise<void> {

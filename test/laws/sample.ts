@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { philox4x32, words } from "../../src/data/philox.ts";
 
 /** Where swap files of tests lie. */
-const swapFolder = fileURLToPath(new URL("../..", import.meta.url));
+export const swapFolder = fileURLToPath(new URL("../..", import.meta.url));
 
 /** The same draws for the same seed, anywhere. */
 export class Draws {
