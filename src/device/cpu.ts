@@ -61,6 +61,10 @@ export class CpuBackend implements Backend {
     this.native.readRegion(span.region, span.offset, into);
   }
 
+  lock({ region, offset }: Span, bytes: number): boolean {
+    return this.native.lockRegion(region, offset, bytes);
+  }
+
   upload(queue: QueueName, to: Span, from: Uint8Array): number {
     return this.native.upload(this.#queue(queue), to.region, to.offset, from);
   }
@@ -72,9 +76,10 @@ export class CpuBackend implements Backend {
     return handle === undefined ? new Float64Array() : this.native.trace(handle, enabled);
   }
 
-  openDisk(options: DiskOptions): { swap: number; notices: readonly string[] } {
+  openDisk(options: DiskOptions): { swap: number; memoryBytes: number; notices: readonly string[] } {
     this.#swap = new Swap(options);
-    return { swap: this.#swap.handle, notices: this.#swap.notices };
+    const { handle, memoryBytes, notices } = this.#swap;
+    return { swap: handle, memoryBytes, notices };
   }
 
   dispose(): void {

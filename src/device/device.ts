@@ -11,6 +11,7 @@ import { type DType, dtypeBytes } from "./dtype.ts";
 import { encode, regionsOf, scratchKey } from "./encode.ts";
 import type { TagNames } from "./failure.ts";
 import { type MemoryLabel, MemoryLedger, type Tier } from "./ledger.ts";
+import { LockedMemory, type LockReport } from "./locked-memory.ts";
 import { operationsOf } from "./operations.ts";
 import { type OpArgs, type OpName, opFields, type Span } from "./ops.ts";
 import { type Event, type QueueName, queueNames, queueTiers } from "./queue.ts";
@@ -31,12 +32,18 @@ export interface Backend {
   reached(event: Event): Promise<void>;
   /** Copies bytes out; on a backend that holds none, `declared` is what is read. */
   read(span: Span, into: Uint8Array, declared: Uint8Array): void;
+  /** Locks whole pages of a tier's memory; false if the system refuses. */
+  lock(from: Span, bytes: number): boolean;
   /** An op that copies `from`, whose bytes are taken at once. */
   upload(queue: QueueName, to: Span, from: Uint8Array): number;
   /** Switches a queue's clock. @returns what it measured since the last call: [sequence, start, end] triples in microseconds */
   measure(queue: QueueName, enabled: boolean): Float64Array;
-  /** Makes the disk tier. @returns how ops name it, and what the user should be told */
-  openDisk(options: DiskOptions): { readonly swap: number; readonly notices: readonly string[] };
+  /** Makes the disk tier. @returns how ops name it, how much of it lies in host memory, and what the user should be told */
+  openDisk(options: DiskOptions): {
+    readonly swap: number;
+    readonly memoryBytes: number;
+    readonly notices: readonly string[];
+  };
   dispose(): void;
 }
 
@@ -44,6 +51,8 @@ export type DiskOptions = SwapOptions;
 
 /** Bytes of the disk tier. */
 export interface DiskRange {
+  /** In words. */
+  readonly what: string;
   readonly offset: number;
   readonly bytes: number;
 }
@@ -99,6 +108,7 @@ export class Device {
   readonly #last = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
   #hasFailed = false;
   #swap = -1;
+  #locked: LockedMemory;
   readonly #scratchSizes = new Map<string, number>();
 
   constructor(options: DeviceOptions) {
@@ -106,6 +116,7 @@ export class Device {
     this.ledger = new MemoryLedger(options.budgets);
     const arena = (alignmentBytes = this.alignmentBytes): Arena => new Arena(options.arenaBytes, alignmentBytes);
     this.#arenas = { device: arena(), host: arena(), disk: arena(diskAlignmentBytes) };
+    this.#locked = this.#lockedMemory(new Set());
   }
 
   get name(): Backend["name"] {
@@ -141,6 +152,7 @@ export class Device {
     this.ledger.allocate(tier, label, size);
     const { offset, fences } = arena.take(size);
     for (const fence of fences) this.wait(queue, fence);
+    if (tier === "host") this.#locked.add(label, offset, size);
     return new DeviceBuffer(tier, label, size, { region: this.#backend.region(tier), offset });
   }
 
@@ -148,6 +160,15 @@ export class Device {
   free(buffer: DeviceBuffer, queue: QueueName = "compute"): void {
     this.#arenas[buffer.tier].give(buffer.retire(), buffer.bytes, [this.mark(queue)]);
     this.ledger.free(buffer.tier, buffer.label, buffer.bytes);
+  }
+
+  /** Host memory of these kinds is page-locked when it is allocated from now on (`pin_memory`), as far as the system lets it. */
+  lockHost(kinds: ReadonlySet<MemoryLabel>): void {
+    this.#locked = this.#lockedMemory(kinds);
+  }
+
+  get locked(): LockReport {
+    return this.#locked;
   }
 
   /** Issues an op. Returns the event of its completion. @throws RangeError when a range leaves its memory */
@@ -197,16 +218,17 @@ export class Device {
   openDisk(options: Omit<DiskOptions, "capacityBytes">): readonly string[] {
     const capacityBytes = this.#arenas.disk.highWaterBytes;
     if (capacityBytes === 0) return [];
-    const { swap, notices } = this.#backend.openDisk({ ...options, capacityBytes });
+    const { swap, memoryBytes, notices } = this.#backend.openDisk({ ...options, capacityBytes });
     this.#swap = swap;
+    this.ledger.reserve("host", memoryBytes);
     return notices;
   }
 
   /** Issues a counted transfer between a range of the disk tier and host memory. */
-  disk(queue: "diskRead" | "diskWrite", { offset, bytes }: DiskRange, host: Span): Event {
+  disk(queue: "diskRead" | "diskWrite", { what, offset, bytes }: DiskRange, host: Span): Event {
     const sent = queue === "diskWrite" ? bytes : 0;
     this.traffic.add(queue, sent, bytes - sent, 1); // a disk knows no elements
-    return this.timeline.within(`${stored.label} of ${this.timeline.scope}`, () =>
+    return this.timeline.within(`${what} of ${this.timeline.scope}`, () =>
       queue === "diskRead"
         ? this.issue(queue, "diskRead", { swap: this.#swap, offset, bytes, dst: host })
         : this.issue(queue, "diskWrite", { swap: this.#swap, offset, bytes, src: host }),
@@ -261,6 +283,11 @@ export class Device {
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  #lockedMemory(kinds: ReadonlySet<MemoryLabel>): LockedMemory {
+    const region = this.#backend.region("host");
+    return new LockedMemory(kinds, (offset, bytes) => this.#backend.lock({ region, offset }, bytes));
   }
 
   #scratch<K extends OpName>(queue: QueueName, name: K, args: OpArgs<K>): DeviceBuffer | undefined {

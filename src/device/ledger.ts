@@ -96,6 +96,7 @@ export class MemoryLedger {
     disk: new TierLedger(),
   };
   readonly #budgets: Partial<Record<Tier, number>>;
+  readonly #reserved: Record<Tier, number> = { device: 0, host: 0, disk: 0 };
   #phase: Phase = "init";
   #peakByPhase: Record<Phase, number> = { init: 0, forward: 0, backward: 0, step: 0 };
   #atPeak: Record<MemoryKind, number> = { ...this.#tiers.device.current };
@@ -111,10 +112,22 @@ export class MemoryLedger {
   allocate(tier: Tier, label: MemoryLabel, bytes: number): void {
     const ledger = this.#tiers[tier];
     const budget = this.#budgets[tier];
-    if (budget !== undefined && ledger.total + bytes > budget) throw this.#refusal(tier, label, bytes, budget);
+    if (budget !== undefined && ledger.total + this.#reserved[tier] + bytes > budget)
+      throw this.#refusal(tier, label, bytes, budget);
     ledger.add(label, bytes);
     this.#highestInMemory = Math.max(this.#highestInMemory, this.total("device") + this.total("host"));
     if (tier === "device") this.#notePeak();
+  }
+
+  /**
+   * Takes bytes that nobody allocates out of a tier's budget: swap files in memory are the host's.
+   * @throws MemoryBudgetError when the budget does not hold them
+   */
+  reserve(tier: Tier, bytes: number): void {
+    const budget = this.#budgets[tier];
+    if (budget !== undefined && this.total(tier) + this.#reserved[tier] + bytes > budget)
+      throw this.#refusal(tier, "swap files", bytes, budget);
+    this.#reserved[tier] += bytes;
   }
 
   free(tier: Tier, label: MemoryLabel, bytes: number): void {
@@ -180,15 +193,19 @@ export class MemoryLedger {
     this.#atPeak = { ...this.#tiers.device.current };
   }
 
-  #refusal(tier: Tier, label: MemoryLabel, bytes: number, budget: number): MemoryBudgetError {
+  #refusal(tier: Tier, what: string, bytes: number, budget: number): MemoryBudgetError {
     const ledger = this.#tiers[tier];
-    const held = memoryKinds.filter((k) => ledger.current[k] > 0).map((k) => `${k} ${ledger.current[k]}`);
+    const reserved = this.#reserved[tier];
+    const held = [
+      ...memoryKinds.filter((k) => ledger.current[k] > 0).map((k) => `${k} ${ledger.current[k]}`),
+      ...(reserved > 0 ? [`swap files ${reserved}`] : []),
+    ];
     return new MemoryBudgetError(
       tier,
       bytes,
       budget,
-      `${tier} memory: ${bytes} bytes more for ${label} do not fit the budget of ${budget} bytes; held now: ` +
-        `${held.join(", ") || "nothing"} (${ledger.total} in all). Give a larger budget, a smaller micro-batch or a higher ZeRO stage`,
+      `${tier} memory: ${bytes} bytes more for ${what} do not fit the budget of ${budget} bytes; held now: ` +
+        `${held.join(", ") || "nothing"} (${ledger.total + reserved} in all). Give a larger budget, a smaller micro-batch or a higher ZeRO stage`,
     );
   }
 }

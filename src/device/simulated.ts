@@ -47,6 +47,10 @@ export class SimulatedBackend implements Backend {
     into.set(declared);
   }
 
+  lock(): boolean {
+    return true;
+  }
+
   upload(queue: QueueName): number {
     return this.issue(queue);
   }
@@ -56,8 +60,8 @@ export class SimulatedBackend implements Backend {
     return new Float64Array();
   }
 
-  openDisk(): { swap: number; notices: readonly string[] } {
-    return { swap: 0, notices: [] };
+  openDisk(): { swap: number; memoryBytes: number; notices: readonly string[] } {
+    return { swap: 0, memoryBytes: 0, notices: [] };
   }
 
   dispose(): void {}

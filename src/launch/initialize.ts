@@ -3,10 +3,11 @@ import type { JsonObject } from "../checkpoint/training-manifest.ts";
 import { parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
+import { lockNotices } from "../device/locked-memory.ts";
 import { createLogger, type Logger } from "../log/logger.ts";
 import { Engine, type EngineOptions } from "../zero/engine.ts";
 import type { WeightSource } from "../zero/weights.ts";
-import { checkFolders } from "./offload.ts";
+import { checkFolders, pinnedKinds } from "./offload.ts";
 import { reportOn } from "./reporting.ts";
 import { resumeIn } from "./resume.ts";
 import { joinWorld, type World, type WorldOptions } from "./world.ts";
@@ -50,6 +51,7 @@ export async function initialize<B extends object>(options: InitializeOptions<B>
   for (const warning of config.warnings) logger.warn(warning);
   const engine = await initializeIn(world, config, { ...options, logger });
   try {
+    for (const notice of noticesOf(engine)) logger.warn(notice);
     if (world.rank === 0) reportOn(engine, config, logger);
     return engine;
   } catch (error) {
@@ -65,6 +67,7 @@ export async function initializeIn<B extends object>(
   options: Omit<InitializeOptions<B>, "config">,
 ): Promise<Engine<B>> {
   checkFolders(config);
+  world.device.lockHost(pinnedKinds(config));
   const { model, weights, run, resume: path } = options;
   const logger = options.logger ?? createLogger({ rank: world.rank });
   await using saved =
@@ -81,4 +84,9 @@ export async function initializeIn<B extends object>(
     ...(saved && { resume: { progress: saved.manifest.progress, states: saved.states } }),
     ...(signals.length > 0 && { signal: AbortSignal.any(signals) }),
   });
+}
+
+/** What the user should be told of the tiers as they were found. */
+export function noticesOf({ notices, device }: Pick<Engine<object>, "notices" | "device">): readonly string[] {
+  return [...notices, ...lockNotices(device.locked)];
 }

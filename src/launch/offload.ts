@@ -1,5 +1,6 @@
-/** What only training needs of an offload configuration: a folder for what goes to disk. */
+/** What only training needs of an offload configuration: a folder for what goes to disk, and which memory is locked. */
 import type { ResolvedConfig } from "../config/types.ts";
+import { type MemoryLabel, optimizerParts } from "../device/ledger.ts";
 import { UsageError } from "../errors/errors.ts";
 
 /** @throws UsageError where something goes to disk and nobody said where */
@@ -11,4 +12,14 @@ export function checkFolders({ offloadOptimizer, offloadParam, disk }: ResolvedC
   throw new UsageError(
     `${key} is left out, though ${section} has "device": "nvme"; name a folder on a fast drive (--set ${key}=/path/to/folder)`,
   );
+}
+
+/** Kinds of host memory that are page-locked. Staging serves whatever crosses. */
+export function pinnedKinds({ pinMemory }: Pick<ResolvedConfig, "pinMemory">): ReadonlySet<MemoryLabel> {
+  const { optimizer, parameters } = pinMemory;
+  return new Set<MemoryLabel>([
+    ...(optimizer ? (["optimizer", ...optimizerParts, "gradients"] as const) : []),
+    ...(parameters ? (["parameters"] as const) : []),
+    ...(optimizer || parameters ? (["staging"] as const) : []),
+  ]);
 }

@@ -88,7 +88,13 @@ function kindTable(tier: Tier, { bytes, byKind }: HighWater, budgetBytes: number
 
 const tierNames: Readonly<Record<OffloadDevice, Tier>> = { none: "device", cpu: "host", nvme: "disk" };
 
+const isPlain = ({ offloadOptimizer, offloadParam }: Placement): boolean =>
+  offloadOptimizer === "none" && offloadParam === "none";
+
+/** Where a stage alone is enough, tiers are not spoken of. */
 function candidateTable({ asked, candidates, room }: Refusal): string {
+  const plain = isPlain(asked) ? candidates.filter(isPlain) : [];
+  if (firstThatFits(plain, room)) return stageTable(plain, room);
   const all = [...candidates].sort((a, b) => a.stage - b.stage);
   return renderTable({
     columns: [
@@ -104,6 +110,21 @@ function candidateTable({ asked, candidates, room }: Refusal): string {
       tierNames[candidate.offloadParam],
       ...tiers.map((tier) => formatBytes(candidate.need[tier])),
       fitText(shortagesOf(candidate.need, room)),
+    ]),
+  });
+}
+
+function stageTable(candidates: readonly Candidate[], room: Room): string {
+  return renderTable({
+    columns: [
+      { header: "stage", align: "left" },
+      { header: "peak", align: "right" },
+      { header: "fits", align: "left" },
+    ],
+    rows: candidates.map(({ stage, need }) => [
+      String(stage),
+      formatBytes(need.device),
+      shortagesOf(need, room).length === 0 ? "yes" : "no",
     ]),
   });
 }
@@ -145,8 +166,7 @@ function change(to: Candidate, { asked }: Refusal): string {
   const [optimizer, parameters] = [tierNames[to.offloadOptimizer], tierNames[to.offloadParam]];
   const on = (tier: Tier): string =>
     tier === "device" ? "on the device" : tier === "host" ? "on the host" : "on disk";
-  if (optimizer === "device" && parameters === "device")
-    return asked.offloadOptimizer === "none" && asked.offloadParam === "none" ? stage : `${stage} without offload`;
+  if (optimizer === "device" && parameters === "device") return isPlain(asked) ? stage : `${stage} without offload`;
   if (optimizer === parameters) return `${stage} with optimizer states and parameters ${on(optimizer)}`;
   return `${stage} with optimizer states ${on(optimizer)}`;
 }

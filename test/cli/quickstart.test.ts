@@ -27,7 +27,7 @@ test("stage 0 is refused, the stage that fits trains, the model writes, and the 
   const folder = join(here, "story");
   const { exitCode, told } = await quickstart(folder);
   expect(exitCode).toBe(exitCodes.ok);
-  expect(told).toMatch(/ZeRO stage 0 needs 5\d\.\d MB .* the budget is 25\.5 MB\. Nothing was allocated\./);
+  expect(told).toMatch(/ZeRO stage 0 needs 5\d\.\d MB .* the budget is 25\.5 MB\.\nNothing was allocated\./);
   expect(told).toMatch(/^0 +5\d\.\d MB +no\n1 .* no\n2 .* no\n3 .* yes$/m);
   expect(told).toMatch(/in bf16\nranks +4 on the CPU with 1 thread each; ZeRO stage 3\n/);
   expect(told).toMatch(/^step 4\/4 /m);

@@ -97,3 +97,28 @@ describe("traffic ledger", () => {
     expect(before.allGather.calls).toBe(3);
   });
 });
+
+test("swap files in memory are taken out of the host's budget and are no allocation", () => {
+  const ledger = new MemoryLedger({ host: 1000 });
+  ledger.allocate("host", "master", 300);
+  ledger.reserve("host", 500);
+  expect(ledger.total("host")).toBe(300);
+  expect(() => ledger.allocate("host", "master", 201)).toThrow(
+    /held now: optimizer 300, swap files 500 \(800 in all\)/,
+  );
+  ledger.allocate("host", "master", 200);
+  expect(() => ledger.reserve("host", 1)).toThrow(/host memory: 1 bytes more for swap files do not fit/);
+  ledger.reserve("disk", 1e15);
+});
+
+test("the fullest moments since the start outlive steps; those of a step do not", () => {
+  const ledger = new MemoryLedger();
+  ledger.allocate("host", "staging", 50);
+  ledger.allocate("device", "parameters", 100);
+  ledger.free("host", "staging", 50);
+  ledger.allocate("host", "gradients", 20);
+  ledger.beginStep();
+  expect(ledger.highest("host")).toMatchObject({ bytes: 50, byKind: { staging: 50, gradients: 0 } });
+  expect(ledger.highestInMemory).toBe(150);
+  expect(ledger.snapshot().peakByTier).toEqual({ device: 100, host: 20, disk: 0 });
+});
