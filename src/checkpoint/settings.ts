@@ -8,6 +8,7 @@ const actsOnNumbers: Readonly<Record<keyof ResolvedConfig, boolean>> = {
   offloadOptimizer: false,
   offloadParam: false,
   offloadRatio: false,
+  delayedUpdateFrom: true,
   pinMemory: false,
   disk: false,
   precision: true,

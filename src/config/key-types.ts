@@ -2,7 +2,7 @@
 
 import type { ConfigNode } from "./json.ts";
 import type { ParameterGroupConfig } from "./types.ts";
-import { describe, integer, number, type ValueType } from "./value-types.ts";
+import { boolean, describe, integer, number, type ValueType } from "./value-types.ts";
 
 export const text: ValueType<string> = {
   wanted: "text",
@@ -15,6 +15,27 @@ export const path: ValueType<string> = {
   wanted: "a path as text",
   schema: { type: "string", minLength: 1 },
   read: (node) => text.read(node) || undefined,
+};
+
+/** `shunya.delayed_update`: the first step whose update is delayed, 0 where none is. */
+export const delayedUpdate: ValueType<number> = {
+  wanted: 'true, false, or { "start_step": 40 }',
+  schema: {
+    anyOf: [
+      { type: "boolean" },
+      { type: "object", properties: { start_step: { type: "integer", minimum: 1 } }, additionalProperties: false },
+    ],
+  },
+  read(node) {
+    if (node.kind === "array") return undefined;
+    if (node.kind === "scalar") {
+      const isOn = boolean.read(node);
+      return isOn === undefined ? undefined : Number(isOn);
+    }
+    if (node.members.some((m) => m.key !== "start_step")) return undefined;
+    const [start] = node.members;
+    return start === undefined ? 1 : integer(1).read(start.value);
+  },
 };
 
 /** One path or a list of them. */

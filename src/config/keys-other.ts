@@ -1,7 +1,7 @@
 /** Rows of the key table: reporting, and sections of DeepSpeed's that are outside of ZeRO. */
 
 import { always, derived, type KeySpec, mustBeOff, notYet, nullable, section, unused, used } from "./key-kinds.ts";
-import { countOrAll, paths, text } from "./key-types.ts";
+import { countOrAll, delayedUpdate, paths, text } from "./key-types.ts";
 import { boolean, integer, oneOf } from "./value-types.ts";
 
 const numbersWouldDiffer = "this version does not have it, and training without it would give other numbers";
@@ -98,6 +98,11 @@ export const otherKeys = {
     derived(paths, "further folders on other drives; what is offloaded to disk is divided among all of them"),
   ),
   "shunya.disk_checksums": used(boolean, true, "what is read from disk is compared with checksums of what was written"),
+  "shunya.delayed_update": used(
+    delayedUpdate,
+    0,
+    "the host applies a step's gradients while the next step computes, so parameters are a step late; with offload_optimizer only",
+  ),
   "shunya.activation_checkpointing": used(
     boolean,
     false,

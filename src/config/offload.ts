@@ -5,7 +5,7 @@ import type { DiskConfig, OffloadDevice, ResolvedConfig, Stage } from "./types.t
 
 export type OffloadConfig = Pick<
   ResolvedConfig,
-  "offloadOptimizer" | "offloadParam" | "offloadRatio" | "pinMemory" | "disk"
+  "offloadOptimizer" | "offloadParam" | "offloadRatio" | "pinMemory" | "disk" | "delayedUpdateFrom"
 >;
 
 const optimizerDevice = "zero_optimization.offload_optimizer.device";
@@ -44,7 +44,27 @@ export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig 
       parameters: offloadParam !== "none" && settings.get("zero_optimization.offload_param.pin_memory"),
     },
     disk,
+    delayedUpdateFrom: resolveDelay(settings, offloadOptimizer),
   };
+}
+
+/** @returns the first step whose update is delayed */
+function resolveDelay(settings: Settings, optimizer: OffloadDevice): number | undefined {
+  const path = "shunya.delayed_update";
+  const from = settings.get(path);
+  if (from === 0) return undefined;
+  if (optimizer === "none")
+    settings.error(
+      path,
+      "only an update on the host can run beside the next step; write zero_optimization.offload_optimizer.device cpu or nvme, or remove the key",
+    );
+  const ratio = settings.get("zero_optimization.offload_optimizer.ratio");
+  if (ratio < 1)
+    settings.error(
+      path,
+      `found with offload_optimizer.ratio ${ratio}, where a part of the update runs on the device; write ratio 1, or remove one of the two`,
+    );
+  return from;
 }
 
 /** Folders of the sections that want a disk and our own list serve together: what is offloaded is divided among the drives. */

@@ -211,6 +211,8 @@ export interface ResolvedConfig {
   readonly offloadRatio: number;
   readonly pinMemory: PinConfig;
   readonly disk: DiskConfig;
+  /** The first step (from 1) whose update is delayed by a step; undefined: none. */
+  readonly delayedUpdateFrom: number | undefined;
   readonly precision: Precision;
   /** Undefined: the loss is not scaled. */
   readonly lossScale: LossScaleConfig | undefined;

@@ -65,6 +65,7 @@ export class DiskParameters implements RestingParameters {
   readonly dtype: DType;
   readonly tier = "disk";
   readonly buffer = undefined;
+  readonly isMaster = false;
   readonly fetchQueue = "up";
   readonly #device: Device;
   readonly #slots: DiskParameterSlots;
@@ -111,9 +112,7 @@ export class DiskParameters implements RestingParameters {
   fetch(_own: Range, whole: FlatBuffer, _ready: readonly Event[]): Elements {
     const device = this.#device;
     const slot = this.#ahead ?? this.#readAll();
-    if (slot.isHeld) this.#slots.noteAhead(-1);
-    slot.isHeld = false;
-    this.#ahead = undefined;
+    this.#letGoAhead();
     for (const event of slot.last) device.wait("up", event);
     for (const record of this.#records) {
       const { start, end } = record;
@@ -127,6 +126,7 @@ export class DiskParameters implements RestingParameters {
   refresh(range: Range, master: Elements, write: (copy: Elements | undefined) => void): readonly Event[] {
     const device = this.#device;
     const record = this.#recordOf(range);
+    this.#letGoAhead(); // what was read before is old now
     if (master.tier === "host") {
       const slot = this.#slots.ring.take("update");
       write(this.#view(slot, record));
@@ -167,6 +167,13 @@ export class DiskParameters implements RestingParameters {
 
   dispose(): void {
     for (const { stored } of this.#records) this.#device.free(stored, "diskWrite");
+  }
+
+  #letGoAhead(): void {
+    if (!this.#ahead) return;
+    this.#ahead.isHeld = false;
+    this.#ahead = undefined;
+    this.#slots.noteAhead(-1);
   }
 
   #readAll(): Slot {

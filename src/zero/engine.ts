@@ -235,11 +235,10 @@ export class Engine<B extends object> {
     const { lossScale, nextUpdate } = this.#counter;
     const norm = scaledNorm / lossScale;
     const skipped = nonFinite.length > 0 || !Number.isFinite(loss);
-    if (!skipped) {
-      const clip = config.gradientClipping;
-      const clipFactor = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
-      this.#step.run(this.#units.all, nextUpdate, clipFactor / lossScale);
-    }
+    const clip = config.gradientClipping;
+    const clipFactor = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
+    const update = skipped ? undefined : { update: nextUpdate, gradientScale: clipFactor / lossScale };
+    this.#step.run(this.#units.all, this.steps + 1, update);
     this.#microBatch = 0;
     const stop = this.#counter.finish(skipped);
     await this.#clock.end("step");

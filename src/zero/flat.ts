@@ -9,7 +9,7 @@ import type { Plan } from "../plan/plan.ts";
 import { Tensor } from "../tensor/tensor.ts";
 import { cutRange, type Elements, FlatBuffer, type Range } from "./elements.ts";
 import type { RestingParameters } from "./parameters.ts";
-import type { StateSegment } from "./segment.ts";
+import { StateSegment } from "./segment.ts";
 import type { StateStores } from "./stores.ts";
 
 /** Everything of one flat buffer that a rank holds. Which fields are whole and which are shards follows from the residences. */
@@ -50,12 +50,12 @@ export class FlatState {
     this.whole = { start: 0, end: layout.paddedElements };
     const pieces = this.#ranges(plan).flatMap(([range]) => cutRange(range, plan.sizes.subGroup.elements));
     const range = parameters.split === "whole" ? this.whole : this.own;
-    this.parameters = stores.parameters(plan.parameterTier(layout), range, pieces);
+    const updated = layout.trainable ? this.#ranges(plan) : [];
+    this.parameters = stores.parameters(plan.parameterTier(layout), range, pieces, updated[0]?.[0]);
     if (parameters.split === "shard" && layout.persistent)
       this.persistentCopy = new FlatBuffer(device, "gathered", this.whole, parameters.dtype);
     if (layout.trainable && gradients.split === "whole")
       this.wholeGradients = new FlatBuffer(device, "gradients", this.whole, gradients.dtype);
-    const updated = layout.trainable ? this.#ranges(plan) : [];
     this.segments = updated.map(([part, tier]) => this.#segment(plan, part, tier, stores));
   }
 
@@ -75,13 +75,9 @@ export class FlatState {
     const computeTier = tier === "disk" ? "host" : tier;
     const whole = computeTier === "device" ? this.wholeGradients : undefined;
     const { dtype } = plan.residences.gradients;
-    return {
-      ...range,
-      computeTier,
-      states: stores.states(tier, range, this.parameters),
-      gradients: whole ?? new FlatBuffer(this.#device, "gradients", range, dtype, computeQueueOf[computeTier]),
-      settled: never,
-    };
+    const make = (): FlatBuffer => new FlatBuffer(this.#device, "gradients", range, dtype, computeQueueOf[computeTier]);
+    const gradients = whole ? [whole] : plan.config.delayedUpdateFrom === undefined ? [make()] : [make(), make()];
+    return new StateSegment(range, computeTier, stores.states(tier, range, this.parameters), gradients);
   }
 
   /** Whether gather has to make the parameters whole. */
@@ -118,7 +114,7 @@ export class FlatState {
   /** Frees what it holds apart from the stores' own. */
   dispose(): void {
     const { parameters, wholeGradients, persistentCopy, gathered, produced, segments } = this;
-    const gradients = new Set([wholeGradients, ...segments.map((s) => s.gradients)]);
+    const gradients = new Set([wholeGradients, ...segments.flatMap((s) => s.gradientBuffers)]);
     for (const buffer of [persistentCopy, gathered, gradients.has(produced) ? undefined : produced, ...gradients])
       buffer?.free();
     for (const { states } of segments) states.dispose();
@@ -133,9 +129,6 @@ export interface FlatParts {
   readonly rank: number;
   readonly stores: StateStores;
 }
-
-/** An event that has happened. */
-const never: Event = { queue: "compute", sequence: 0 };
 
 export function viewOf(device: Device, buffer: FlatBuffer, offset: number, shape: readonly number[]): Tensor {
   const bytes = (offset - buffer.start) * dtypeBytes[buffer.dtype];

@@ -13,6 +13,8 @@ export interface RestingParameters extends Range {
   readonly dtype: DType;
   /** The memory itself, where they rest in memory. */
   readonly buffer: FlatBuffer | undefined;
+  /** Whether an optimizer in the same tier may use them as its fp32 master. */
+  readonly isMaster: boolean;
   /** The queue that first touches what a gather makes. */
   readonly fetchQueue: QueueName;
   /**
@@ -30,6 +32,11 @@ export interface RestingParameters extends Range {
   fill(range: Range, write: (to: Elements) => Promise<void>): Promise<void>;
   /** fp32 values of elements [offset, offset + count). */
   read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  /** Begins to bring the own range nearer, ahead of its use, where that takes long. */
+  readAhead?(): void;
+  /** Where updates are delayed: brings what the last update made of [start, end) to rest. @returns when it is there */
+  deliver?(range: Range): readonly Event[];
+  fillFresh?(write: (to: Elements) => Promise<void>): Promise<void>;
   dispose(): void;
 }
 
@@ -84,6 +91,10 @@ export class MemoryParameters implements RestingParameters {
 
   get tier(): MemoryTier {
     return this.buffer.tier;
+  }
+
+  get isMaster(): boolean {
+    return this.dtype === "f32";
   }
 
   get fetchQueue(): QueueName {

@@ -207,8 +207,7 @@ export class GradientSettler {
     const count = part.end - part.start;
     const to = addsUp ? new FlatBuffer(device, "staging", part, gradients.dtype, "down", "host") : gradients;
     device.wait("down", segment.settled);
-    // The update before may still read what is overwritten.
-    if (!addsUp) device.wait("down", device.mark("update"));
+    if (!addsUp) device.wait("down", segment.overwritable);
     segment.settled = device.cross("down", own.at(part.start), to.at(part.start), count, gradients.dtype);
     const used: InUse[] = rests ? [] : [[own, "down"]];
     if (!addsUp) return used;

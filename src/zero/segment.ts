@@ -10,16 +10,58 @@ export interface StatesInMemory {
   part(part: OptimizerPart): Elements;
 }
 
+/** Reduced gradients at rest, and when the last update has read them. */
+interface RestingGradients {
+  readonly buffer: FlatBuffer;
+  read: Event;
+}
+
 /** A part of what a rank updates, whose optimizer states live in one tier. */
-export interface StateSegment extends Range {
+export class StateSegment implements Range {
+  readonly start: number;
+  readonly end: number;
   /** Where the update runs. */
   readonly computeTier: MemoryTier;
   readonly states: SegmentStates;
-  /** What the update reads. */
-  readonly gradients: FlatBuffer;
-  /** When the gradients are complete. */
-  settled: Event;
+  /** When this step's gradients are complete. */
+  settled: Event = never;
+  #current: RestingGradients;
+  /** With delayed updates gradients of the next step come while these are still being read. */
+  #other: RestingGradients;
+
+  constructor(range: Range, computeTier: MemoryTier, states: SegmentStates, gradients: readonly FlatBuffer[]) {
+    this.start = range.start;
+    this.end = range.end;
+    this.computeTier = computeTier;
+    this.states = states;
+    const [first, second = first] = gradients.map((buffer) => ({ buffer, read: never }));
+    this.#current = first!;
+    this.#other = second!;
+  }
+
+  /** What this step's gradients are collected in, and what the next update reads. */
+  get gradients(): FlatBuffer {
+    return this.#current.buffer;
+  }
+
+  /** When nothing reads them any more. */
+  get overwritable(): Event {
+    return this.#current.read;
+  }
+
+  get gradientBuffers(): readonly FlatBuffer[] {
+    return [...new Set([this.#current.buffer, this.#other.buffer])];
+  }
+
+  /** An update that was issued reads the gradients until `read`; later ones are collected elsewhere, if there is a second buffer. */
+  giveToUpdate(read: Event): void {
+    this.#current.read = read;
+    [this.#current, this.#other] = [this.#other, this.#current];
+  }
 }
+
+/** An event that has happened. */
+const never: Event = { queue: "compute", sequence: 0 };
 
 /** The states of one segment, sub-group by sub-group. */
 export interface SegmentStates {

@@ -6,7 +6,7 @@
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import type { OptimizerPart } from "../device/ledger.ts";
-import type { Event } from "../device/queue.ts";
+import { computeQueueOf, type Event } from "../device/queue.ts";
 import { ParameterGroups } from "../optim/groups.ts";
 import { createOptimizer, type Optimizer, type UpdateStep } from "../optim/optimizer.ts";
 import { learningRateOf, momentumOf } from "../optim/schedules.ts";
@@ -18,6 +18,14 @@ import { type GroupRange, groupRanges, rangesWithin } from "./group-ranges.ts";
 import type { CrossingBuffer } from "./parameters.ts";
 import type { StatesInMemory } from "./segment.ts";
 import type { UnitState } from "./unit.ts";
+
+/** What is particular to one update. */
+export interface UpdateNumbers {
+  /** Its number, from 1. */
+  readonly update: number;
+  /** Clipping and the inverse loss scale in one. */
+  readonly gradientScale: number;
+}
 
 export class OptimizerStep {
   readonly #device: Device;
@@ -47,41 +55,69 @@ export class OptimizerStep {
     return learningRateOf(schedule, optimizer.learningRate, update);
   }
 
-  /** @param update number of the update, from 1 @param gradientScale clipping and the inverse loss scale in one */
-  run(units: readonly UnitState[], update: number, gradientScale: number): void {
-    const { schedule } = this.#plan.config;
-    const momentum = momentumOf(schedule, update);
-    const steps = this.#groups.numbers.map(({ learningRate, weightDecay }) => {
-      const scheduled = learningRateOf(schedule, learningRate, update);
-      return { update, gradientScale, learningRate: scheduled, weightDecay, momentum };
-    });
+  /**
+   * A step is over. Where updates are delayed, parameters of the update before take their places and this step's update begins;
+   * otherwise this step's update begins and its parameters take their places.
+   * @param update undefined where the step is skipped
+   */
+  run(units: readonly UnitState[], attempted: number, update: UpdateNumbers | undefined): void {
+    const { delayedUpdateFrom } = this.#plan.config;
+    const isDelayed = delayedUpdateFrom !== undefined && attempted >= delayedUpdateFrom;
+    const steps = update && this.#stepsOf(update);
     // What crosses to the device overwrites parameters that the passes before may still read.
     this.#device.wait("up", this.#device.mark("compute"));
     this.#device.wait("up", this.#device.mark("collective"));
-    for (const unit of units)
-      this.#device.timeline.within(unit.name, () => {
+    if (isDelayed) this.#eachUnit(units, (unit) => this.#deliver(unit));
+    if (steps)
+      this.#eachUnit(units, (unit) => {
         for (const state of unit.trainable) this.#update(state, steps);
-        this.#publish(unit);
+        if (delayedUpdateFrom === undefined) this.#publish(unit);
+        else if (!isDelayed) this.#deliver(unit);
       });
     this.#crossing.flush();
+  }
+
+  #eachUnit(units: readonly UnitState[], body: (unit: UnitState) => void): void {
+    for (const unit of units) this.#device.timeline.within(unit.name, () => body(unit));
+  }
+
+  /** The numbers of this update for each parameter group. */
+  #stepsOf({ update, gradientScale }: UpdateNumbers): UpdateStep[] {
+    const { schedule } = this.#plan.config;
+    const momentum = momentumOf(schedule, update);
+    return this.#groups.numbers.map(({ learningRate, weightDecay }) => {
+      const scheduled = learningRateOf(schedule, learningRate, update);
+      return { update, gradientScale, learningRate: scheduled, weightDecay, momentum };
+    });
   }
 
   /** @param steps of each parameter group */
   #update(state: FlatState, steps: readonly UpdateStep[]): void {
     const groups = this.#groupRanges.get(state.layout)!;
-    state.ready = state.segments.flatMap(({ states, gradients }) => {
-      let ready: readonly Event[] = [];
+    const ready = state.segments.flatMap((segment) => {
+      const { states, gradients } = segment;
+      let last: readonly Event[] = [];
       for (const subGroup of states.subGroups)
         states.update(subGroup, (memory) => {
-          const master = memory.part("master");
-          ready = state.parameters.refresh(subGroup, master, (copy) => {
+          last = state.parameters.refresh(subGroup, memory.part("master"), (copy) => {
             for (const range of rangesWithin(groups, subGroup.start, subGroup.end))
               this.#updateRange(memory, gradients, copy, range, steps[range.group]!);
           });
-          return ready;
+          return last;
         });
-      return ready;
+      segment.giveToUpdate(this.#device.mark(computeQueueOf[segment.computeTier]));
+      return last;
     });
+    if (ready.length > 0) state.ready = ready;
+  }
+
+  /** What an update made earlier becomes what passes see. */
+  #deliver(unit: UnitState): void {
+    for (const state of unit.trainable)
+      state.ready = state.segments.flatMap(({ states }) =>
+        states.subGroups.flatMap((subGroup) => state.parameters.deliver?.(subGroup) ?? []),
+      );
+    this.#publish(unit);
   }
 
   #updateRange(

@@ -3,6 +3,7 @@ import type { Device } from "../device/device.ts";
 import type { OptimizerPart, Tier } from "../device/ledger.ts";
 import { computeQueueOf, type MemoryTier } from "../device/queue.ts";
 import type { Plan } from "../plan/plan.ts";
+import { DelayedParameters } from "./delayed.ts";
 import { DiskParameterSlots, DiskParameters } from "./disk-parameters.ts";
 import { DiskStates } from "./disk-states.ts";
 import { cutRange, FlatBuffer, type Range } from "./elements.ts";
@@ -35,17 +36,22 @@ export class StateStores {
     this.#diskSlots = new DiskParameterSlots(device, disk.parameterBuffers);
   }
 
-  /** @param pieces of the own range that are written at once */
-  parameters(tier: Tier, range: Range, pieces: readonly Range[]): RestingParameters {
-    const { dtype } = this.#plan.residences.parameters;
-    return tier === "disk"
-      ? new DiskParameters(this.#device, this.#diskSlots, this.crossing, range, pieces, dtype)
-      : new MemoryParameters(this.#device, this.crossing, range, dtype, tier);
+  /** @param pieces of the own range that are written at once @param updated what this rank updates of it */
+  parameters(tier: Tier, range: Range, pieces: readonly Range[], updated: Range | undefined): RestingParameters {
+    const { residences, config } = this.#plan;
+    const { dtype } = residences.parameters;
+    const resting =
+      tier === "disk"
+        ? new DiskParameters(this.#device, this.#diskSlots, this.crossing, range, pieces, dtype)
+        : new MemoryParameters(this.#device, this.crossing, range, dtype, tier);
+    return updated && config.delayedUpdateFrom !== undefined
+      ? new DelayedParameters(this.#device, resting, updated)
+      : resting;
   }
 
   states(tier: Tier, range: Range, parameters: RestingParameters): SegmentStates {
     if (tier === "disk") return new StatesOnDisk(this.#diskStates, range);
-    const isMaster = parameters.dtype === "f32" && parameters.tier === tier;
+    const isMaster = parameters.isMaster && parameters.tier === tier;
     const own = new Map(
       this.#parts
         .filter((part) => !(isMaster && part === "master"))

@@ -194,17 +194,23 @@ export class Units {
     return between < this.#plan.sizes.reuseDistance.elements;
   }
 
-  /** Gathers what is learned to come next, within the look-ahead and the live limit. */
+  /** Gathers what is learned to come next, within the look-ahead and the live limit; what comes after that is read ahead. */
   #lookAhead(): void {
     let room = this.#plan.sizes.prefetch.elements;
     for (const unit of this.#ahead) room -= unit.gatherElements;
+    let isFull = false;
     for (const unit of this.#upcoming()) {
       if (unit.isUsable) continue;
       const elements = unit.gatherElements;
-      if (elements > room || this.#liveElements + elements > this.#plan.sizes.liveParameters.elements) return;
-      this.#gather(unit);
-      this.#ahead.add(unit);
-      room -= elements;
+      isFull ||= elements > room || this.#liveElements + elements > this.#plan.sizes.liveParameters.elements;
+      if (isFull)
+        for (const flat of unit.flats)
+          if (flat.needsGather) flat.parameters.readAhead?.();
+          else {
+            this.#gather(unit);
+            this.#ahead.add(unit);
+            room -= elements;
+          }
     }
   }
 

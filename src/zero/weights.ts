@@ -48,12 +48,13 @@ export async function initialiseWeights(
   for (const state of units.flatMap((u) => u.flats)) {
     const { layout, parameters, segments, wholeGradients } = state;
     await parameters.fill(parameters, (to) => fill("master", to, layout, { start: to.start, end: to.end }));
-    for (const { states, gradients } of segments) {
+    await parameters.fillFresh?.((to) => fill("master", to, layout, to));
+    for (const { states, gradientBuffers } of segments) {
       for (const part of states.subGroups)
         await states.fill(part, async (memory) => {
           for (const kind of states.parts) await fill(kind, memory.part(kind), layout, part);
         });
-      gradients.zero();
+      for (const gradients of gradientBuffers) gradients.zero();
     }
     wholeGradients?.zero();
     state.ready = [device.mark(parameters.tier === "disk" ? "diskWrite" : computeQueueOf[parameters.tier])];

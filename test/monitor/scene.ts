@@ -20,6 +20,7 @@ const config: ResolvedConfig = {
   offloadOptimizer: "none",
   offloadParam: "none",
   offloadRatio: 1,
+  delayedUpdateFrom: undefined,
   pinMemory: { optimizer: false, parameters: false },
   disk: {
     folders: [],
