@@ -1,9 +1,11 @@
 // Every byte and every element is where ZeRO's formulas and the plan say, on every rank, and the simulated device knew it.
+import { tmpdir } from "node:os";
 import { describe, expect, test } from "vitest";
 import { describeModel } from "../../src/nn/describe.ts";
 import { Gpt2 } from "../../src/nn/models/gpt2.ts";
 import { type Gpt2Name, gpt2Configs } from "../../src/nn/models/gpt2-config.ts";
 import { expectedStates, expectedTraffic } from "../../src/plan/expected.ts";
+import { expectedCopies } from "../../src/plan/expected-copies.ts";
 import { createPlan, type Plan } from "../../src/plan/plan.ts";
 import { expectForecast, expectFormulas, forecastOf, lastReport, paddedElements, trafficFormula } from "./accounts.ts";
 import { configOf, type Job, type TraceEntry } from "./jobs.ts";
@@ -39,9 +41,20 @@ const gpt2Elements = (c: { hidden: number; layers: number; vocabularySize: numbe
 /** src/plan/expected.ts says the same as the ledger, kind by kind and collective by collective. */
 function expectPlanned(plan: Plan, answer: JobAnswer, rank: number): void {
   const { memory, traffic } = lastReport(answer, rank);
-  const states = expectedStates(plan);
-  for (const kind of ["parameters", "gradients", "optimizer", "gathered"] as const)
-    expect(memory.device[kind].current, kind).toBe(states[kind].bytes);
+  for (const tier of ["device", "host"] as const) {
+    const states = expectedStates(plan, tier);
+    for (const kind of ["parameters", "gradients", "optimizer", "gathered"] as const)
+      expect(memory[tier][kind].current, `${kind} on the ${tier}`).toBe(states[kind].bytes);
+  }
+  const copied = { down: 0, up: 0, diskRead: 0, diskWrite: 0 };
+  for (const { kind, elements } of expectedCopies(plan)) copied[kind as keyof typeof copied] += elements;
+  const { down, up, diskRead, diskWrite } = traffic;
+  expect({
+    down: down.elementsSent,
+    up: up.elementsReceived,
+    diskRead: diskRead.bytesReceived,
+    diskWrite: diskWrite.bytesSent,
+  }).toEqual(copied);
   for (const collective of ["reduceScatter", "allGather"] as const) {
     const terms = expectedTraffic(plan).filter((t) => t.kind === collective);
     const sum = terms.reduce((total, t) => total + t.elements, 0);
@@ -71,6 +84,40 @@ describe("states at rest and traffic: formulas, plan, forecast and ledger agree 
           }
         expect([...operations], "ZeRO shards storage, never compute").toHaveLength(1);
       });
+
+  describe("with states and parameters on the host and on disk", () => {
+    const [host, disk] = [{ device: "cpu" }, { device: "nvme", nvme_path: tmpdir() }];
+    const tiers: readonly (readonly [name: string, stages: readonly number[], more: object])[] = [
+      ["optimizer on the host", [1, 2, 3], { offload_optimizer: host }],
+      ["optimizer on disk", [1, 2, 3], { offload_optimizer: disk }],
+      ["a third of it on the host", [1, 3], { offload_optimizer: { ...host, ratio: 0.34 } }],
+      ["half of it on disk", [2, 3], { offload_optimizer: { ...disk, ratio: 0.5 } }],
+      ["parameters on the host", [3], { offload_param: host }],
+      ["both on the host", [3], { offload_optimizer: host, offload_param: host }],
+      ["both on disk", [3], { offload_optimizer: disk, offload_param: disk }],
+      ["on disk and in part", [3], { offload_optimizer: { ...host, ratio: 0.5 }, offload_param: disk }],
+      ["some parameters kept", [3], { offload_optimizer: host, offload_param: { ...disk, max_in_cpu: 6000 } }],
+    ];
+    for (const [name, stages, more] of tiers)
+      test(name, async () => {
+        for (const stage of stages)
+          for (const precision of ["bf16", "fp32"] as const)
+            for (const [accumulation, persistence] of [
+              [1, 0],
+              [3, 100],
+            ] as const) {
+              const sizes = { ...more, sub_group_size: 5000 };
+              const job = jobOf({ stage, precision, accumulation, persistence, more: sizes });
+              const answer = await run(2, job);
+              const { plan } = await expectForecast(job, 2, answer, [0, 1]);
+              for (const rank of [0, 1]) {
+                expectFormulas(plan, lastReport(answer, rank));
+                expectPlanned(plan, answer, rank);
+              }
+              expect(expectedCopies(plan).length).toBeGreaterThan(0);
+            }
+      });
+  });
 
   test("a world of one holds everything and sends nothing", async () => {
     for (const stage of [0, 1, 2, 3]) {

@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { UsageError } from "../../src/errors/errors.ts";
 import { expectedStates, expectedTraffic } from "../../src/plan/expected.ts";
+import { expectedCopies } from "../../src/plan/expected-copies.ts";
 import type { Plan } from "../../src/plan/plan.ts";
 import { modelOf, parameter, planOf } from "./support.ts";
 
@@ -107,6 +108,41 @@ describe("by hand", () => {
     const plan = planOf(model, { ...noPadding, zero, more });
     expect(totals(plan)).toEqual({ reduceScatter: 6000, allGather: 4 * 2250 + 750 });
     expect(expectedStates(plan).gathered.bytes).toBe(1400 * 4);
+  });
+
+  test("copies, 4 ranks: a quarter down and a quarter up, each micro-batch's gradients at stages 2 and 3", () => {
+    const offload_optimizer = { device: "cpu" };
+    const copies = (stage: number, zero: object, g = 1) => {
+      const more = { ...bf16, gradient_accumulation_steps: g };
+      const plan = planOf(model, {
+        ...noPadding,
+        stage,
+        zero: { ...noPadding.zero, offload_optimizer, ...zero },
+        more,
+      });
+      return Object.fromEntries(expectedCopies(plan).map(({ kind, elements }) => [kind, elements]));
+    };
+    expect(copies(1, {}, 3)).toEqual({ down: 1000, up: 1000 });
+    for (const stage of [2, 3]) {
+      expect(copies(stage, {})).toEqual({ down: 1000, up: 1000 });
+      expect(copies(stage, {}, 3)).toEqual({ down: 3000, up: 1000 });
+    }
+    // Frozen parameters are gathered too. On disk every state of 250 or 750 elements takes whole pages.
+    expect(copies(3, { offload_param: { device: "cpu" } }, 3)).toEqual({ down: 3000, up: 2 * 3 * 1100 });
+    const onDisk = { device: "nvme", nvme_path: "/disk" };
+    expect(copies(3, { offload_optimizer: onDisk })).toEqual({
+      down: 1000,
+      up: 1000,
+      diskRead: 6 * 4096,
+      diskWrite: 6 * 4096,
+    });
+    const plan = planOf(model, { ...noPadding, zero: { ...noPadding.zero, offload_param: onDisk }, more: bf16 });
+    expect(expectedCopies(plan).map(({ kind, name, elements }) => `${kind}, ${name}: ${elements}`)).toEqual([
+      "down, parameters that were updated on the device, once: 1000",
+      "up, parameters for forward and backward, twice: 2200",
+      `diskRead, parameters for forward and backward, twice: ${2 * 3 * 4096}`,
+      `diskWrite, updated parameters, once: ${2 * 4096}`,
+    ]);
   });
 
   test("a world of one sends nothing", () => {
