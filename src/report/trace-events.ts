@@ -16,8 +16,10 @@ const threadNames: Readonly<Record<QueueName, string>> = {
   diskRead: "disk read",
   diskWrite: "disk write",
 };
-const programThread = 0;
-const threadOf = (queue: QueueName): number => queueNames.indexOf(queue) + 1;
+// Number 0 is the idle process or thread to tools that read traces.
+const processOf = (rank: number): number => rank + 1;
+const programThread = 1;
+const threadOf = (queue: QueueName): number => queueNames.indexOf(queue) + 2;
 
 /** What ops are called that a reader knows by another name than the op table does. */
 const words: Readonly<Partial<Record<OpName | "upload", string>>> = {
@@ -56,12 +58,16 @@ export const traceBegin = '[{"name":"trace_format","ph":"M","pid":0,"tid":0,"arg
 export const traceEnd = "\n]\n";
 
 export function renderThreads(rank: number): string {
-  const meta = (name: string, tid: number, args: object): string => render({ name, ph: "M", pid: rank, tid, args });
-  const threads = ["program", ...queueNames.map((q) => threadNames[q])];
+  const meta = (name: string, tid: number, args: object): string =>
+    render({ name, ph: "M", pid: processOf(rank), tid, args });
+  const threads: [string, number][] = [
+    ["program", programThread],
+    ...queueNames.map((q): [string, number] => [threadNames[q], threadOf(q)]),
+  ];
   return [
     meta("process_name", programThread, { name: `rank ${rank}` }),
     meta("process_sort_index", programThread, { sort_index: rank }),
-    ...threads.flatMap((name, tid) => [
+    ...threads.flatMap(([name, tid]) => [
       meta("thread_name", tid, { name }),
       meta("thread_sort_index", tid, { sort_index: tid }),
     ]),
@@ -73,7 +79,7 @@ export function renderQueueSpan(rank: number, span: QueueSpan): string {
   return render({
     name: spanName(span),
     ph: "X",
-    pid: rank,
+    pid: processOf(rank),
     tid: threadOf(queue),
     cat: awaited ? "wait" : "op",
     ts: rounded(start),
@@ -84,7 +90,7 @@ export function renderQueueSpan(rank: number, span: QueueSpan): string {
 
 export function renderProgramSpan(rank: number, { what, start, end }: ProgramSpan): string {
   const [name, cat] = typeof what === "string" ? ([what, "program"] as const) : ([waitName(what), "wait"] as const);
-  const common = { name, cat, pid: rank, tid: programThread, ts: rounded(start) };
+  const common = { name, cat, pid: processOf(rank), tid: programThread, ts: rounded(start) };
   return render(start === end ? { ...common, ph: "i", s: "t" } : { ...common, ph: "X", dur: rounded(end - start) });
 }
 
