@@ -21,6 +21,8 @@ export class DelayedParameters implements RestingParameters {
   readonly #device: Device;
   readonly #resting: RestingParameters;
   readonly #fresh: FlatBuffer;
+  /** When what was delivered last has been read. */
+  #delivered: readonly Event[] = [];
 
   /** @param resting parameters as passes see them @param updated the elements that this rank updates */
   constructor(device: Device, resting: RestingParameters, updated: Range) {
@@ -47,18 +49,20 @@ export class DelayedParameters implements RestingParameters {
 
   /** Only writes; what is at rest stays until it is delivered. */
   refresh(_range: Range, _master: Elements, write: (copy: Elements | undefined) => void): readonly Event[] {
+    for (const event of this.#delivered) this.#device.wait("update", event);
     write(this.#fresh);
     return [];
   }
 
   /** Brings what the last update wrote to where parameters rest. @returns when it is there */
   deliver(range: Range): readonly Event[] {
-    return this.#resting.refresh(range, this.#fresh, (copy) => {
+    this.#delivered = this.#resting.refresh(range, this.#fresh, (copy) => {
       if (!copy) return;
       const bytes = (range.end - range.start) * dtypeBytes[this.dtype];
       const args = { bytes, src: this.#fresh.at(range.start), dst: copy.at(range.start) };
       this.#device.issue("update", "copy", args);
     });
+    return this.#delivered;
   }
 
   fill(range: Range, write: (to: Elements) => Promise<void>): Promise<void> {
