@@ -144,7 +144,11 @@ function manifestOf<B extends object>(
     nextSample: progress.attempted * plan.config.trainBatch,
     config: plainConfig(plan.config),
     run,
-    kinds: ["master", ...createOptimizer(plan.config.optimizer).states],
+    kinds: [
+      "master",
+      ...createOptimizer(plan.config.optimizer).states,
+      ...(plan.config.delayedUpdateFrom === undefined ? [] : (["visible"] as const)),
+    ],
     tensors: tensorsOf(plan),
     files: written.map(([bytes, crc32], rank) => ({
       name: rankFileName(rank, plan.worldSize),

@@ -12,9 +12,12 @@ import type { Elements, Range } from "./elements.ts";
 import type { FlatState } from "./flat.ts";
 import type { EngineProgress } from "./progress.ts";
 
-/** `master` holds the weights of every tensor: fp32 master weights, or the parameters where these are all there is. */
-export type StateKind = OptimizerPart;
-export const stateKinds: readonly StateKind[] = optimizerParts;
+/**
+ * `master` holds the weights of every tensor: fp32 master weights, or the parameters where these are all there
+ * is. `visible`, with delayed updates: the parameters that passes see, which are an update behind the master.
+ */
+export type StateKind = OptimizerPart | "visible";
+export const stateKinds: readonly StateKind[] = [...optimizerParts, "visible"];
 
 /** Where states come from, by tensor name, kind and element: a model file (weights only) or a checkpoint. */
 export interface StateSource {
@@ -74,13 +77,16 @@ export function heldWithin(flat: FlatState, start: number, end: number): Held[] 
   };
   const { segments, parameters } = flat;
   if (segments.length === 0) return cut(flat.own, "master", (offset, count) => parameters.read(offset, count));
-  return segments.flatMap(({ states, ...segment }) => {
+  const visible = parameters.deliver ? cut(flat.own, "visible", (offset, count) => parameters.read(offset, count)) : [];
+  const updated = segments.flatMap((segment) => {
+    const { states } = segment;
     const parts = states.tier === "disk" ? states.subGroups : [segment];
     // Record by record: what is read from disk holds all kinds.
     return parts.flatMap((part) =>
       states.parts.flatMap((kind) => cut(part, kind, (offset, count) => states.read(kind, offset, count))),
     );
   });
+  return [...updated, ...visible];
 }
 
 /** What this rank owns of a flat buffer, tensor by tensor. */

@@ -41,13 +41,17 @@ export async function initialiseWeights(
 ): Promise<void> {
   const fill = async (kind: StateKind, to: Elements, layout: FlatLayout, part: Range): Promise<void> => {
     zeroElements(device, to, part.start, part.end - part.start);
-    for (const range of piecesWithin(layout, part.start, part.end))
-      if (source?.has(range.name, kind)) await writeRange(device, to, { ...range, kind }, source);
-      else if (kind === "master") draw(device, model, seed, to, range);
+    for (const range of piecesWithin(layout, part.start, part.end)) {
+      // Without delayed updates before, what passes see is the master.
+      const held = kind === "visible" && !source?.has(range.name, kind) ? "master" : kind;
+      if (source?.has(range.name, held)) await writeRange(device, to, { ...range, kind: held }, source);
+      else if (held === "master") draw(device, model, seed, to, range);
+    }
   };
   for (const state of units.flatMap((u) => u.flats)) {
     const { layout, parameters, segments, wholeGradients } = state;
-    await parameters.fill(parameters, (to) => fill("master", to, layout, { start: to.start, end: to.end }));
+    const seen = parameters.deliver ? "visible" : "master";
+    await parameters.fill(parameters, (to) => fill(seen, to, layout, to));
     await parameters.fillFresh?.((to) => fill("master", to, layout, to));
     for (const { states, gradientBuffers } of segments) {
       for (const part of states.subGroups)

@@ -25,6 +25,9 @@ interface Case {
   readonly model?: ModelSpec;
   /** fp16: the scale begins at 2 to this power. From 22 on the first steps overflow: the checkpoint falls among skips. */
   readonly scalePower?: number;
+  /** Where optimizer states and parameters live. */
+  readonly offload?: readonly ["cpu" | "nvme", "none" | "cpu" | "nvme"];
+  readonly isDelayed?: boolean;
   readonly optimizer?: { readonly type: string; readonly params: { readonly lr: number; readonly momentum?: number } };
 }
 
@@ -47,7 +50,14 @@ function jobOf(c: Case): Job {
       gradient_clipping: 0.5,
       optimizer: c.optimizer ?? { type: "AdamW", params: { lr: 0.01, weight_decay: 0.1 } },
       scheduler: schedule,
-      zero_optimization: { stage: c.stage },
+      zero_optimization: {
+        stage: c.stage,
+        ...(c.offload && {
+          offload_optimizer: { device: c.offload[0], nvme_path: here },
+          offload_param: { device: c.offload[1], nvme_path: here },
+        }),
+      },
+      shunya: { delayed_update: c.isDelayed ?? false },
       ...precision,
     },
     steps: whole,
@@ -77,6 +87,15 @@ const cases: readonly Case[] = [
     { type: "SGD", params: { lr: 0.1 } },
     { type: "Adagrad", params: { lr: 0.01 } },
   ].map((optimizer) => ({ ranks: 2, stage: 3, precision: "bf16" as const, accumulation: 1, optimizer })),
+  ...(
+    [
+      { stage: 1, offload: ["cpu", "none"] },
+      { stage: 3, offload: ["nvme", "cpu"] },
+      { stage: 3, offload: ["nvme", "nvme"] },
+      { stage: 2, offload: ["cpu", "none"], isDelayed: true },
+      { stage: 3, offload: ["nvme", "nvme"], isDelayed: true },
+    ] as const
+  ).map((c) => ({ ...c, ranks: 2, precision: "bf16" as const, accumulation: 1 })),
   // Frozen tensors, some smaller than the world, one that is never used.
   ...[1, 3].map((stage) => ({
     ...{ ranks: 3, stage, precision: "bf16" as const, accumulation: 1 },
@@ -89,8 +108,11 @@ describe("resumed as if it had never stopped", () => {
     const { type = "AdamW", params } = c.optimizer ?? {};
     const scale = c.scalePower === undefined ? "" : ` from 2^${c.scalePower}`;
     const kind = c.model === undefined ? "" : `, ${c.model.kind} model`;
+    const place = c.offload
+      ? `, states on ${c.offload[0]}, parameters on ${c.offload[1]}${c.isDelayed ? ", delayed" : ""}`
+      : "";
     const rule = `${type}${params?.momentum ? " with momentum" : ""}`;
-    test(`${c.ranks} ranks, stage ${c.stage}, ${c.precision}${scale}, ${c.accumulation} micro-batches, ${rule}${kind}`, async () => {
+    test(`${c.ranks} ranks, stage ${c.stage}, ${c.precision}${scale}, ${c.accumulation} micro-batches, ${rule}${kind}${place}`, async () => {
       const job = jobOf(c);
       const folder = newFolder();
       const straight = await run(c.ranks, job);
