@@ -2,7 +2,6 @@
  * Page-locked host memory (`pin_memory`): a device copies from and to it without a detour, and the system never swaps it out.
  * A system allows only so much of it to a process; what it refuses stays pageable, and the run goes on.
  */
-import { readFileSync } from "node:fs";
 import type { MemoryLabel } from "./ledger.ts";
 
 /** What is locked is whole pages. Where they are larger, a few more bytes are. */
@@ -59,12 +58,9 @@ function merged(ranges: readonly PageRange[], first: number, end: number): PageR
 
 /** What a process may lock, in bytes; undefined where the system does not say, or sets no limit. */
 export function lockLimitBytes(): number | undefined {
-  try {
-    const found = /^Max locked memory +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"));
-    return found ? Number(found[1]) : undefined;
-  } catch {
-    return undefined;
-  }
+  const report = process.report?.getReport() as { userLimits?: { max_locked_memory_bytes?: { soft: unknown } } };
+  const limit = report?.userLimits?.max_locked_memory_bytes?.soft;
+  return typeof limit === "number" ? limit : undefined;
 }
 
 /** What the user should be told of pages that could not be locked. */

@@ -87,18 +87,25 @@ export function removeSwapFolder(path: string): void {
 
 /** Swap folders of processes that are gone, inside `parent`. Of other machines' processes nothing is known: theirs are not listed. */
 export function findLeftovers(parent: string): Leftover[] {
+  return ownedFolders(parent)
+    .filter((owned) => !mayBeRunning(owned))
+    .map((owned) => ({ ...owned, bytes: bytesIn(owned.path) }));
+}
+
+/** Removes what these processes have in `parents`: for whoever started and killed them. They need not be quite gone yet. */
+export function removeSwapFoldersOf(pids: readonly number[], parents: readonly string[]): void {
+  for (const { pid, host, path } of parents.flatMap(ownedFolders))
+    if (host === hostname() && pids.includes(pid)) removeSwapFolder(path);
+}
+
+function ownedFolders(parent: string): (SwapOwner & { readonly path: string })[] {
   return namesIn(parent)
     .filter((name) => namePattern.test(name))
     .flatMap((name) => {
       const path = join(resolve(parent), name);
       const owner = ownerOf(path);
-      return owner === undefined || mayBeRunning(owner) ? [] : [{ ...owner, path, bytes: bytesIn(path) }];
+      return owner === undefined ? [] : [{ ...owner, path }];
     });
-}
-
-/** Removes what these processes left in `parents`, once they have ended: for whoever started and killed them. */
-export function removeLeftoversOf(pids: readonly number[], parents: readonly string[]): void {
-  for (const { pid, path } of parents.flatMap(findLeftovers)) if (pids.includes(pid)) removeSwapFolder(path);
 }
 
 function namesIn(folder: string): string[] {

@@ -1,4 +1,5 @@
 /** The front door: from a model and a configuration to a running engine, on whatever world this process is part of. */
+import { resolve } from "node:path";
 import type { JsonObject } from "../checkpoint/training-manifest.ts";
 import { parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { resolveConfig } from "../config/resolve.ts";
@@ -7,6 +8,7 @@ import { lockNotices } from "../device/locked-memory.ts";
 import { createLogger, type Logger } from "../log/logger.ts";
 import { Engine, type EngineOptions } from "../zero/engine.ts";
 import type { WeightSource } from "../zero/weights.ts";
+import { joinLaunched } from "./join.ts";
 import { checkFolders, pinnedKinds } from "./offload.ts";
 import { reportOn } from "./reporting.ts";
 import { resumeIn } from "./resume.ts";
@@ -67,6 +69,8 @@ export async function initializeIn<B extends object>(
   options: Omit<InitializeOptions<B>, "config">,
 ): Promise<Engine<B>> {
   checkFolders(config);
+  if (config.disk.folders.length > 0)
+    joinLaunched()?.announceSwap(config.disk.folders.map((folder) => resolve(folder)));
   world.device.lockHost(pinnedKinds(config));
   const { model, weights, run, resume: path } = options;
   const logger = options.logger ?? createLogger({ rank: world.rank });

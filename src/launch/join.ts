@@ -1,11 +1,13 @@
 /** The rank's side: who am I, what do I share, and has somebody asked me to stop? */
 import { UsageError } from "../errors/errors.ts";
 import { type RankEnvironment, readRankEnvironment } from "./environment.ts";
-import { asLauncherMessage, type DataMessage } from "./messages.ts";
+import { asLauncherMessage, type DataMessage, type SwapMessage } from "./messages.ts";
 
 export interface LaunchedRank extends RankEnvironment {
   /** Aborted once the launcher asks for a clean stop (Ctrl-C, SIGTERM or its own signal). */
   readonly stopSignal: AbortSignal;
+  /** Tells the launcher in which folders this rank makes swap files, before it does. */
+  announceSwap(parents: readonly string[]): void;
   /** Tells the launcher something (its `onMessage` gets it). */
   send(payload: unknown): void;
   /** The next thing that the launcher sends; waiting for it keeps the process alive. */
@@ -33,7 +35,7 @@ export function joinLaunched(): LaunchedRank | undefined {
   return joined;
 }
 
-function openChannel(): Pick<LaunchedRank, "stopSignal" | "send" | "receive"> {
+function openChannel(): Pick<LaunchedRank, "stopSignal" | "announceSwap" | "send" | "receive"> {
   const stop = new AbortController();
   const unread: unknown[] = [];
   const readers: ((payload: unknown) => void)[] = [];
@@ -49,6 +51,9 @@ function openChannel(): Pick<LaunchedRank, "stopSignal" | "send" | "receive"> {
   process.channel?.unref();
   return {
     stopSignal: stop.signal,
+    announceSwap: (parents) => {
+      process.send?.({ type: "swap", parents } satisfies SwapMessage);
+    },
     send: (payload) => {
       process.send?.({ type: "data", payload } satisfies DataMessage);
     },

@@ -16,18 +16,24 @@ export interface DataMessage {
   readonly payload: unknown;
 }
 
+/** This rank makes swap files in these folders: whoever ends it must remove them. */
+export interface SwapMessage {
+  readonly type: "swap";
+  readonly parents: readonly string[];
+}
+
 /** Stop at the next step border. */
 export interface StopMessage {
   readonly type: "stop";
 }
 
-export type RankMessage = RankErrorMessage | DataMessage;
+export type RankMessage = RankErrorMessage | SwapMessage | DataMessage;
 export type LauncherMessage = StopMessage | DataMessage;
 
 /** An entry module may use the channel for messages of its own; those are undefined here. */
 export function asRankMessage(raw: unknown): RankMessage | undefined {
   const type = typeOf(raw);
-  return type === "error" || type === "data" ? (raw as RankMessage) : undefined;
+  return type === "error" || type === "swap" || type === "data" ? (raw as RankMessage) : undefined;
 }
 
 export function asLauncherMessage(raw: unknown): LauncherMessage | undefined {

@@ -2,6 +2,7 @@
  * Loaded into every rank before its entry module (node --import), so that these hold from the first moment and for any script:
  * a rank does not outlive its launcher, tells the launcher what it died of, and leaves Ctrl-C to the launcher.
  */
+import { removeOwnSwapFolders } from "../device/swap-folder.ts";
 import { errorExitCode } from "./exit-codes.ts";
 import { errorMessage } from "./messages.ts";
 
@@ -9,8 +10,9 @@ import { errorMessage } from "./messages.ts";
 for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
 
 // The launcher is gone. SIGKILL, because an ordinary exit waits for native threads that may wait for other ranks; shared
-// memory has no names, so there is nothing to clean.
+// memory has no names, so there is nothing to clean but swap files.
 const endNow = (): void => {
+  removeOwnSwapFolders();
   process.kill(process.pid, "SIGKILL");
 };
 process.once("disconnect", endNow);

@@ -2,6 +2,7 @@
  * Watches the ranks of one launch: the first that fails stops all others, and its error alone is kept; a request to stop is
  * passed on; nothing outlives this process.
  */
+import { removeSwapFoldersOf } from "../device/swap-folder.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { type RankFailure, silentFailure, startFailure, thrownFailure } from "./failure.ts";
 import { asRankMessage, type LauncherMessage } from "./messages.ts";
@@ -35,6 +36,8 @@ export class RankSupervisor {
   readonly #hooks: SupervisorHooks;
   readonly #running = new Set<RankProcess>();
   readonly #timers = new Set<NodeJS.Timeout>();
+  /** Folders in which ranks make swap files. */
+  readonly #swapParents = new Set<string>();
   #failure: RankFailure | undefined;
   #stopping = false;
   #interrupted = false;
@@ -85,6 +88,7 @@ export class RankSupervisor {
     child.on("message", (raw) => {
       const message = asRankMessage(raw);
       if (message?.type === "data") this.#hooks.onData(rank, message.payload);
+      if (message?.type === "swap") for (const parent of message.parents) this.#swapParents.add(parent);
       if (message?.type === "error") this.#fail(thrownFailure(rank, message));
     });
     child.once("error", (error) => {
@@ -131,6 +135,7 @@ export class RankSupervisor {
     if (this.#running.size > 0) return;
     for (const timer of this.#timers) clearTimeout(timer);
     globalThis.process.off("exit", this.#killAtExit);
+    this.#removeSwaps();
     const stopped = this.#stopping || this.#killed ? exitCodes.interrupted : exitCodes.ok;
     this.#settle({ exitCode: this.#failure?.exitCode ?? stopped, failure: this.#failure });
   }
@@ -143,5 +148,14 @@ export class RankSupervisor {
     this.#timers.add(setTimeout(run, ms));
   }
 
-  readonly #killAtExit = (): void => this.#signalAll("SIGKILL");
+  /** A rank that ends by itself has removed its own; one that was killed could not. */
+  #removeSwaps(): void {
+    const pids = this.pids.filter((pid) => pid !== undefined);
+    removeSwapFoldersOf(pids, [...this.#swapParents]);
+  }
+
+  readonly #killAtExit = (): void => {
+    this.#signalAll("SIGKILL");
+    this.#removeSwaps();
+  };
 }

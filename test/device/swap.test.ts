@@ -22,8 +22,8 @@ import { Swap } from "../../src/device/swap.ts";
 import {
   checkRoom,
   findLeftovers,
-  removeLeftoversOf,
   removeSwapFolder,
+  removeSwapFoldersOf,
   SwapFolder,
   swapGround,
 } from "../../src/device/swap-folder.ts";
@@ -123,16 +123,15 @@ describe("a process with a swap", () => {
 
   it("can have its folder removed by whoever killed it, and nobody else's", async () => {
     const [killed, other] = [await start("wait"), await start("wait")];
-    const all = [killed, other].map(({ child }) => child.pid!);
     killed.child.kill("SIGKILL");
     await once(killed.child, "exit");
-    removeLeftoversOf([process.pid], [parent]);
+    removeSwapFoldersOf([process.pid], [parent]);
     expect(readdirSync(parent)).toHaveLength(2);
-    removeLeftoversOf(all, [parent]);
+    removeSwapFoldersOf([killed.child.pid!], [parent]);
     expect(readdirSync(parent).map((name) => join(parent, name))).toEqual([other.folder]);
     other.child.kill("SIGKILL");
     await once(other.child, "exit");
-    removeLeftoversOf(all, [parent]);
+    removeSwapFoldersOf([other.child.pid!], [parent]);
     expect(readdirSync(parent)).toEqual([]);
   });
 });
