@@ -203,14 +203,13 @@ export class Units {
       if (unit.isUsable) continue;
       const elements = unit.gatherElements;
       isFull ||= elements > room || this.#liveElements + elements > this.#plan.sizes.liveParameters.elements;
-      if (isFull)
-        for (const flat of unit.flats)
-          if (flat.needsGather) flat.parameters.readAhead?.();
-          else {
-            this.#gather(unit);
-            this.#ahead.add(unit);
-            room -= elements;
-          }
+      if (isFull) {
+        for (const flat of unit.flats) if (flat.needsGather) flat.parameters.readAhead?.();
+        continue;
+      }
+      this.#gather(unit);
+      this.#ahead.add(unit);
+      room -= elements;
     }
   }
 
