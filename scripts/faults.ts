@@ -15,11 +15,11 @@ export const faults: readonly Fault[] = [
   {
     name: "a unit is gathered twice",
     file: "src/zero/unit.ts",
-    find: "    for (const state of flats) state.ready = done!;\n",
+    find: "    for (const state of flats) state.ready = [done!];\n",
     replace:
       "    for (const segments of segmentCalls(parts, this.#plan.sizes.allgatherBucket.elements, this.#group.worldSize))\n" +
       '      done = this.#group.allGather(segments, this.#plan.residences.parameters.dtype, "them again");\n' +
-      "    for (const state of flats) state.ready = done!;\n",
+      "    for (const state of flats) state.ready = [done!];\n",
     law: laws.accounted,
   },
   {
@@ -32,8 +32,8 @@ export const faults: readonly Fault[] = [
   {
     name: "the look-ahead ignores its limit",
     file: "src/zero/unit.ts",
-    find: "if (elements > room || this.#liveElements + elements > this.#plan.sizes.liveParameters.elements) return;",
-    replace: "if (elements < 0) return;",
+    find: "isFull ||= elements > room || this.#liveElements + elements > this.#plan.sizes.liveParameters.elements;",
+    replace: "isFull ||= elements < 0;",
     law: laws.peaks,
   },
   {
@@ -88,24 +88,24 @@ export const faults: readonly Fault[] = [
   {
     name: "the sum over ranks is not divided by N",
     file: "src/zero/reduce.ts",
-    find: 'config.gradientReduction.operation === "sum" ? 1 : worldSize',
+    find: 'operation === "sum" ? 1 : worldSize',
     replace: "1",
     law: laws.oracle,
   },
   {
     name: "one rank's gradient is dropped",
     file: "src/zero/reduce.ts",
-    find: '    this.#device.wait("collective", this.#device.mark("compute"));\n',
+    find: '    device.wait("collective", device.mark("compute"));\n    const targets',
     replace:
-      "    if (this.#group.rank === 1) for (const { whole } of parts) whole.zero();\n" +
-      '    this.#device.wait("collective", this.#device.mark("compute"));\n',
+      "    if (this.#group.rank === 1) for (const { sent } of outgoing) sent.zero();\n" +
+      '    device.wait("collective", device.mark("compute"));\n    const targets',
     law: laws.oracle,
   },
   {
     name: "the second micro-batch overwrites the first",
     file: "src/zero/reduce.ts",
-    find: 'accumulate: residences.gradients.split === "shard" && this.#microBatch > 0,',
-    replace: "accumulate: false,",
+    find: 'this.#plan.residences.gradients.split === "shard" && this.#microBatch > 0;',
+    replace: "false;",
     law: laws.rounding,
   },
   {
@@ -125,7 +125,7 @@ export const faults: readonly Fault[] = [
   {
     name: "a bucket is never freed",
     file: "src/zero/reduce.ts",
-    find: 'for (const bucket of this.#inFlight) bucket.free("collective");',
+    find: "for (const [buffer, queue] of this.#inFlight) buffer.free(queue);",
     replace: "",
     law: laws.bounded,
   },
@@ -220,23 +220,23 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "the optimizer skips the first element of its range",
-    file: "src/zero/step.ts",
-    find: "for (let first = start; first < end; first += subGroup)",
-    replace: "for (let first = start + 1; first < end; first += subGroup)",
+    file: "src/zero/elements.ts",
+    find: "for (let first = start; first < end; first += elements)",
+    replace: "for (let first = start + 1; first < end; first += elements)",
     law: laws.equal,
   },
   {
     name: "whole parameters are not published",
     file: "src/zero/step.ts",
-    find: "return wholeAtRest && !updatedAll ? ",
-    replace: "return wholeAtRest && updatedAll ? ",
+    find: "if (state.needsGather || updatedAll || !whole) return [];",
+    replace: "if (state.needsGather || !updatedAll || !whole) return [];",
     law: laws.equal,
   },
   {
     name: "persistent copies are not published",
     file: "src/zero/step.ts",
-    find: "if (state.persistentCopy) return [{ state, whole: state.persistentCopy, own: state.parameters }];",
-    replace: "if (state.persistentCopy) return [];",
+    find: "      if (persistentCopy)\n        return [{ state, whole: persistentCopy, own: parameters.fetch(state.own, persistentCopy, state.ready) }];",
+    replace: "      if (persistentCopy) return [];",
     law: laws.equal,
   },
   {
@@ -256,9 +256,9 @@ export const faults: readonly Fault[] = [
   {
     name: "a sub-group is updated with the numbers of its first tensor's group",
     file: "src/zero/step.ts",
-    find: "this.#updateRange(state, range, steps[range.group]!);",
+    find: "this.#updateRange(memory, gradients, copy, range, steps[range.group]!);",
     replace:
-      "this.#updateRange(state, range, steps[rangesWithin(ranges, first, Math.min(first + subGroup, end))[0]!.group]!);",
+      "this.#updateRange(memory, gradients, copy, range, steps[rangesWithin(groups, subGroup.start, subGroup.end)[0]!.group]!);",
     law: laws.optimizers,
   },
   {
@@ -307,7 +307,7 @@ export const faults: readonly Fault[] = [
   {
     name: "scratch is not on the ledger of the simulated device",
     file: "src/device/simulated.ts",
-    find: 'return loadNative().scratchBytes(op, args, queue === "compute" ? this.#threads : 1);',
+    find: 'return loadNative().scratchBytes(op, args, queue === "compute" || queue === "update" ? this.#threads : 1);',
     replace: "return loadNative().scratchBytes(op, args, queue === undefined ? this.#threads : 1) * 0;",
     law: laws.budget,
   },
@@ -342,8 +342,8 @@ export const faults: readonly Fault[] = [
   {
     name: "the second moment is not restored",
     file: "src/zero/weights.ts",
-    find: "if (source?.has(range.name, kind)) await",
-    replace: 'if (kind !== "secondMoment" && source?.has(range.name, kind)) await',
+    find: "if (source?.has(range.name, held)) await",
+    replace: 'if (held !== "secondMoment" && source?.has(range.name, held)) await',
     law: laws.resumed,
   },
   {
@@ -387,5 +387,63 @@ export const faults: readonly Fault[] = [
     find: "if (crc32 !== checksum)",
     replace: 'if (checksum === "")',
     law: laws.checkpoints,
+  },
+  {
+    name: "offloaded gradients of the second micro-batch take the place of the first's",
+    file: "src/zero/reduce.ts",
+    find: "const to = addsUp ? new FlatBuffer",
+    replace: "const to = addsUp && count < 0 ? new FlatBuffer",
+    law: laws.tiers,
+  },
+  {
+    name: "the norm begins anew in each tier",
+    file: "src/zero/norm.ts",
+    find: "device.upload(sums.at(), before, queue);",
+    replace: "device.upload(sums.at(), new Float64Array(before.length), queue);",
+    law: laws.tiers,
+  },
+  {
+    name: "gradients cross to the host twice",
+    file: "src/zero/reduce.ts",
+    find: '    segment.settled = device.cross("down", own.at(part.start), to.at(part.start), count, gradients.dtype);\n',
+    replace:
+      '    device.cross("down", own.at(part.start), to.at(part.start), count, gradients.dtype);\n' +
+      '    segment.settled = device.cross("down", own.at(part.start), to.at(part.start), count, gradients.dtype);\n',
+    law: laws.tiers,
+  },
+  {
+    name: "states that were updated are not written back to disk",
+    file: "src/zero/disk-states.ts",
+    find: "    this.#write(record, slot, readers);\n",
+    replace: '    slot.last = [device.mark("update"), ...readers];\n',
+    law: laws.tiers,
+  },
+  {
+    name: "parameters that were read ahead are used after an update",
+    file: "src/zero/disk-parameters.ts",
+    find: "    this.#letGoAhead(); // what was read before is old now\n",
+    replace: "",
+    law: laws.tiers,
+  },
+  {
+    name: "a delayed update is seen a step early",
+    file: "src/zero/step.ts",
+    find: "attempted >= delayedUpdateFrom;",
+    replace: "attempted > delayedUpdateFrom + 1e9;",
+    law: laws.delayed,
+  },
+  {
+    name: "the step before a delayed one is delayed too",
+    file: "src/zero/step.ts",
+    find: "attempted >= delayedUpdateFrom;",
+    replace: "attempted >= delayedUpdateFrom - 1;",
+    law: laws.delayed,
+  },
+  {
+    name: "a resumed run with delayed updates sees the newest parameters at once",
+    file: "src/zero/weights.ts",
+    find: 'const seen = parameters.deliver ? "visible" : "master";',
+    replace: 'const seen = "master";',
+    law: laws.resumedTiers,
   },
 ];

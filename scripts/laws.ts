@@ -50,6 +50,17 @@ export const laws = {
   precision: { name: "fp16, its loss scale, skipped steps", file: "test/zero/precision.test.ts", tests: "" },
   sent: { name: "Gradients sent in another type", file: "test/laws/equal.test.ts", tests: "sent in" },
   overflow: { name: "Overflows are everybody's", file: "test/laws/equal.test.ts", tests: "fp16, 3 ranks" },
+  tiers: {
+    name: "Equal bits in every tier",
+    file: "test/laws/equal.test.ts",
+    tests: "2 ranks, 1 micro-batches|fp32, 4 ranks|stages 2, 3: (fp32|bf16), 2 ranks",
+  },
+  delayed: { name: "Delayed updates are their definition", file: "test/zero/delayed.test.ts", tests: "" },
+  resumedTiers: {
+    name: "Resumed in every tier",
+    file: "test/checkpoint/resume.test.ts",
+    tests: "states on (cpu|nvme)",
+  },
   optimizers: {
     name: "Every optimizer at every stage",
     file: "test/laws/optimizers.test.ts",
