@@ -1,8 +1,10 @@
 /** What a job will take, before anything is allocated: forecasts, and the refusal of what does not fit. */
-import type { ResolvedConfig } from "../config/types.ts";
+import type { ResolvedConfig, Stage } from "../config/types.ts";
+import { checkRoom, findLeftovers } from "../device/swap-folder.ts";
 import { MemoryBudgetError, UsageError } from "../errors/errors.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { formatBytes } from "../report/numbers.ts";
 import { type Candidate, type Placement, renderRefusal, shortagesOf } from "../report/refusal.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
@@ -47,17 +49,20 @@ const offloads = [
   { offloadOptimizer: "nvme", offloadParam: "nvme" },
 ] as const satisfies readonly Omit<Placement, "stage">[];
 
-/** A stage costs little, a tier costs time: so all stages come before the next tier. */
-const placements: readonly Placement[] = offloads.flatMap(({ offloadOptimizer, offloadParam }) =>
-  ([0, 1, 2, 3] as const)
-    .filter((stage) => (stage > 0 || offloadOptimizer === "none") && (stage === 3 || offloadParam === "none"))
-    .map((stage) => ({ stage, offloadOptimizer, offloadParam })),
-);
+/** A stage costs little, a tier costs time: so all stages come before the next tier, the one that was asked for first. */
+function placementsFrom(asked: Stage): Placement[] {
+  const stages = [asked, ...([0, 1, 2, 3] as const).filter((stage) => stage !== asked)];
+  return offloads.flatMap(({ offloadOptimizer, offloadParam }) =>
+    stages
+      .filter((stage) => (stage > 0 || offloadOptimizer === "none") && (stage === 3 || offloadParam === "none"))
+      .map((stage) => ({ stage, offloadOptimizer, offloadParam })),
+  );
+}
 
 /** What the job would need wherever its states are placed, the smallest change first. */
 export async function forecastPlacements(job: TrainJob, opened: OpenedJob, disk: DiskGround): Promise<Candidate[]> {
   const candidates: Candidate[] = [];
-  for (const placement of placements) {
+  for (const placement of placementsFrom(opened.config.stage)) {
     const foretold = await forecastJob(job, opened, { ...opened.config, ...placement });
     candidates.push({ ...placement, need: needOf(foretold, disk) });
   }
@@ -78,11 +83,31 @@ export async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Fo
     room,
     ranks: job.ranks,
     highest: foretold.highest,
+    swapInMemoryBytes: need.host - foretold.highest.host.bytes,
     candidates: await forecastPlacements(job, opened, disk),
     hasFolder: config.disk.folders.length > 0,
   });
   const tier = short === "memory" ? "host" : short;
   throw new MemoryBudgetError(tier, need[short], room[short], [refusal, ...shareOfBudgets(job)].join("\n"));
+}
+
+/**
+ * Room on the drives for all ranks, before any of them begins; what every rank makes it checks again.
+ * @returns what the user should be told @throws UsageError where a folder cannot be used or has no room
+ */
+export function checkDisk(job: TrainJob, { config }: OpenedJob, { highest }: Forecast): readonly string[] {
+  if (highest.disk.bytes === 0) return [];
+  const { folders } = config.disk;
+  for (const folder of folders) checkRoom(folder, Math.ceil((job.ranks * highest.disk.bytes) / folders.length));
+  return folders.flatMap((folder) => {
+    const leftovers = findLeftovers(folder);
+    if (leftovers.length === 0) return [];
+    const bytes = leftovers.reduce((sum, leftover) => sum + leftover.bytes, 0);
+    return [
+      `${folder} holds ${formatBytes(bytes)} of swap files that ended runs left; ` +
+        `"shunya doctor --remove-leftovers ${folder}" removes them`,
+    ];
+  });
 }
 
 function shareOfBudgets({ deviceMemoryBytes, hostMemoryBytes }: TrainJob): string[] {

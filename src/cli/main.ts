@@ -202,9 +202,14 @@ function program(): Command {
   root
     .command("doctor")
     .description("what this machine offers, and what is missing")
-    .action(async () => {
+    .option(
+      "--leftovers <dir...>",
+      "look in these folders (those of nvme_path) for swap files that killed runs left behind",
+    )
+    .option("--remove-leftovers <dir...>", "the same, and remove them")
+    .action(async (flags: { leftovers?: readonly string[]; removeLeftovers?: readonly string[] }) => {
       const { runDoctor } = await import("./doctor.ts");
-      process.exitCode = runDoctor(trainsOn);
+      process.exitCode = runDoctor(trainsOn, flags);
     });
   root
     .command("quickstart")

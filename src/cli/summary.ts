@@ -1,12 +1,13 @@
 /** What `shunya train` says before and after: the plan, then formula beside fact. */
 import type { Tier } from "../device/ledger.ts";
+import type { LockReport } from "../device/locked-memory.ts";
 import { expectedStates, expectedTraffic } from "../plan/expected.ts";
 import { expectedCopies } from "../plan/expected-copies.ts";
 import type { Plan } from "../plan/plan.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderHidden } from "../report/hidden.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
-import { formatBytes, formatCount, formatOperations } from "../report/numbers.ts";
+import { formatCount, formatOperations } from "../report/numbers.ts";
 import { groupRanks } from "../report/rank-groups.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
@@ -14,6 +15,7 @@ import type { RankMemory } from "../report/types.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
+import { diskLines, diskRows, lockedLines, memoryRows, renderStates } from "./tiers-text.ts";
 
 export function renderOpening(
   job: TrainJob,
@@ -26,7 +28,6 @@ export function renderOpening(
   const epochs = (steps * trainBatch) / sampler.windowCount;
   const perEpoch = sampler.windowCount / trainBatch;
   const threads = `${job.threads} thread${job.threads > 1 ? "s" : ""}`;
-  const budget = job.deviceMemoryBytes === undefined ? "" : ` of a budget of ${formatBytes(job.deviceMemoryBytes)}`;
   const rows: readonly (readonly [string, string])[] = [
     ["model", `${name}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}`],
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
@@ -42,9 +43,12 @@ export function renderOpening(
       i === 0 ? '"auto"' : "",
       `${path} is ${JSON.stringify(value)}: ${why}`,
     ]),
-    ["memory", `${formatBytes(f.highest.device.bytes)} of device memory on a rank at the peak${budget}`],
+    ...memoryRows(job, f),
+    ...diskRows(f.plan, f),
   ];
-  return [...rows.map(([label, text]) => `${label.padEnd(11)}${text}`), "", renderSizes(f.plan), "", ""].join("\n");
+  const tables = [renderStates(f.plan), renderSizes(f.plan)].filter((table) => table !== undefined);
+  const lines = rows.map(([label, text]) => `${label.padEnd(11)}${text}`);
+  return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
 }
 
 /** "0.04", "12.5", "1,234". */
@@ -53,7 +57,12 @@ function oneDecimal(count: number): string {
 }
 
 /** Tables of the last step, and the loss over all steps. */
-export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly StepRecord[]): string {
+export function renderSummary(
+  opened: OpenedJob,
+  f: Forecast,
+  records: readonly StepRecord[],
+  locked: LockReport | undefined,
+): string {
   const last = records.at(-1)!;
   const formula = formulaBytes(f.plan);
   const terms = [...expectedTraffic(f.plan), ...expectedCopies(f.plan)];
@@ -72,6 +81,8 @@ export function renderSummary(opened: OpenedJob, f: Forecast, records: readonly 
     "",
     `Floating-point operations a step: ${operations}; expected: ${formatOperations(f.report.operations)} each.`,
     ...hiddenLines(records),
+    ...diskLines(records),
+    ...lockedLines(f.plan.config, locked),
     countSteps(records),
     `${formatCount(tokens)} tokens in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
     "",

@@ -3,8 +3,9 @@
 import { saveModel } from "../checkpoint/save-model.ts";
 import { type SavedCheckpoint, saveCheckpoint } from "../checkpoint/save-training.ts";
 import { DataLoader } from "../data/loader.ts";
+import type { LockReport } from "../device/locked-memory.ts";
 import { InterruptedError, NumericalError } from "../errors/errors.ts";
-import { initializeIn } from "../launch/initialize.ts";
+import { initializeIn, noticesOf } from "../launch/initialize.ts";
 import { joinLaunched } from "../launch/join.ts";
 import { joinWorld } from "../launch/world.ts";
 import { createLogger } from "../log/logger.ts";
@@ -18,6 +19,7 @@ import { recordTrace, type TraceMessage } from "./trace-rank.ts";
 /** What ranks tell the command: the trace each rank its own, the rest rank 0. */
 export type TrainMessage =
   | TraceMessage
+  | { readonly type: "started"; readonly notices: readonly string[]; readonly locked: LockReport }
   | { readonly type: "step"; readonly record: StepRecord }
   | { readonly type: "checkpoint"; readonly checkpoint: SavedCheckpoint }
   | { readonly type: "saved"; readonly afterStep: number };
@@ -29,6 +31,8 @@ async function main(): Promise<void> {
   const tell = (message: TrainMessage): void => {
     if (engine.group.rank === 0) joinLaunched()?.send(message);
   };
+  const { lockedBytes, refusedBytes } = engine.device.locked;
+  tell({ type: "started", notices: noticesOf(engine), locked: { lockedBytes, refusedBytes } });
   engine.on("step", (record) => tell({ type: "step", record }));
   if (job.trace !== undefined) recordTrace(engine, (message) => joinLaunched()?.send(message));
   const checkpoints = new Checkpoints(engine, job, opened, tell);

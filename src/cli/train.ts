@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
 import { openTokens, type TokenSource } from "../data/tokens.ts";
+import type { LockReport } from "../device/locked-memory.ts";
 import { DataError } from "../errors/errors.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
@@ -16,7 +17,7 @@ import { checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob, chosenVocabulary } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, LineLog } from "./destinations.ts";
-import { checkBudget, forecastJob } from "./foretell.ts";
+import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
 import { OutputLock } from "./output-lock.ts";
@@ -48,6 +49,7 @@ export async function runTrain(
   resumed?.check(job, opened, logger);
   await checkSaving(job, resumed);
   const foretold = await forecastJob(job, opened, opened.config);
+  for (const notice of checkDisk(job, opened, foretold)) logger.warn(notice);
   await checkBudget(job, opened, foretold);
   if (job.output !== undefined) await checkOutput(job.output);
   using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
@@ -71,6 +73,7 @@ export async function runTrain(
     write,
   });
   let savedAfter: number | undefined;
+  let locked: LockReport | undefined;
   let checkpoint: SavedCheckpoint | undefined;
   const launch = launchRanks({
     ranks: job.ranks,
@@ -82,7 +85,10 @@ export async function runTrain(
     onMessage: (_rank, payload) => {
       const message = payload as TrainMessage;
       if (message.type === "trace") trace?.write(message);
-      else if (message.type === "saved") savedAfter = message.afterStep;
+      else if (message.type === "started") {
+        locked = message.locked;
+        for (const notice of message.notices) logger.warn(notice);
+      } else if (message.type === "saved") savedAfter = message.afterStep;
       else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);
@@ -93,7 +99,7 @@ export async function runTrain(
   for (let rank = 0; rank < job.ranks; rank++) launch.send(rank, job);
   const { exitCode } = await launch.outcome;
   printer.endLine();
-  if (records.length > 0) write(renderSummary(opened, foretold, records) + report.end());
+  if (records.length > 0) write(renderSummary(opened, foretold, records, locked) + report.end());
   const skipsAtEnd = records.length - 1 - records.findLastIndex((record) => !record.skipped);
   if (skipsAtEnd > 1)
     logger.warn(

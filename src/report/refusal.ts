@@ -1,6 +1,6 @@
 /** The answer to a job that does not fit: where the bytes would go, and the smallest change that makes it fit. */
 import type { OffloadDevice, Stage } from "../config/types.ts";
-import { type HighWater, memoryKinds, type Tier, tiers } from "../device/ledger.ts";
+import { type HighWater, type Tier, tiers } from "../device/ledger.ts";
 import { formatBytes, formatShare } from "./numbers.ts";
 import { renderTable } from "./table.ts";
 
@@ -30,7 +30,9 @@ export interface Refusal {
   readonly ranks: number;
   /** The asked placement's fullest moments. */
   readonly highest: Readonly<Record<Tier, HighWater>>;
-  /** Other placements of the same job, the smallest change first. */
+  /** Of the host's need, swap files that lie in memory. */
+  readonly swapInMemoryBytes: number;
+  /** All placements of the same job, the smallest change first. */
   readonly candidates: readonly Candidate[];
   /** Whether a folder for what goes to disk is named. */
   readonly hasFolder: boolean;
@@ -44,14 +46,18 @@ export const shortagesOf = (need: Need, room: Room): Shortage[] =>
   shortageNames.filter((name) => need[name] > room[name]);
 
 export function renderRefusal(refusal: Refusal): string {
-  const { asked, room, highest } = refusal;
+  const { asked, room, highest, swapInMemoryBytes } = refusal;
   const short = shortagesOf(asked.need, room);
   const tables = tiers.filter((tier) => short.includes(tier) || (short.includes("memory") && tier !== "disk"));
   return [
     `${short.map((name) => sentence(name, refusal)).join("\n")}\nNothing was allocated.`,
     ...tables
-      .filter((tier) => highest[tier].bytes > 0)
-      .map((tier) => kindTable(tier, highest[tier], short.includes(tier) ? room[tier] : undefined)),
+      .filter((tier) => asked.need[tier] > 0)
+      .map((tier) => {
+        const bytes: Record<string, number> = { ...highest[tier].byKind };
+        if (tier === "host") bytes["swap files"] = swapInMemoryBytes;
+        return kindTable(tier, bytes, short.includes(tier) ? room[tier] : undefined);
+      }),
     candidateTable(refusal),
     advice(refusal),
   ].join("\n\n");
@@ -70,8 +76,11 @@ function sentence(name: Shortage, { asked, room, ranks }: Refusal): string {
   );
 }
 
-function kindTable(tier: Tier, { bytes, byKind }: HighWater, budgetBytes: number | undefined): string {
-  const kinds = memoryKinds.filter((kind) => byKind[kind] > 0).sort((a, b) => byKind[b] - byKind[a]);
+function kindTable(tier: Tier, byKind: Readonly<Record<string, number>>, budgetBytes: number | undefined): string {
+  const kinds = Object.entries(byKind)
+    .filter(([, bytes]) => bytes > 0)
+    .sort(([, a], [, b]) => b - a);
+  const total = kinds.reduce((sum, [, bytes]) => sum + bytes, 0);
   return renderTable({
     columns: [
       { header: `${tier}: kind`, align: "left" },
@@ -79,9 +88,9 @@ function kindTable(tier: Tier, { bytes, byKind }: HighWater, budgetBytes: number
       { header: "share", align: "right" },
     ],
     rows: [
-      ...kinds.map((kind) => [kind, formatBytes(byKind[kind]), formatShare(byKind[kind], bytes)]),
-      ["total", formatBytes(bytes), ""],
-      ...(budgetBytes === undefined ? [] : [["budget", formatBytes(budgetBytes), formatShare(budgetBytes, bytes)]]),
+      ...kinds.map(([kind, bytes]) => [kind, formatBytes(bytes), formatShare(bytes, total)]),
+      ["total", formatBytes(total), ""],
+      ...(budgetBytes === undefined ? [] : [["budget", formatBytes(budgetBytes), formatShare(budgetBytes, total)]]),
     ],
   });
 }

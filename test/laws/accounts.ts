@@ -29,6 +29,7 @@ type StateBytes = Record<"parameters" | "gradients" | "optimizer", number>;
 /** Bytes of model states by tier and kind, of trainable parameters that all units together have (contracts 13, 15). */
 export function statesFormula(plan: Plan): Record<Tier, StateBytes> {
   const { precision, stage, worldSize: n, gradientAccumulationType, offloadOptimizer } = plan.config;
+  const isDelayed = plan.config.delayedUpdateFrom !== undefined;
   const gradientBytes = gradientAccumulationType === "fp32" ? 4 : 2;
   const empty = (): StateBytes => ({ parameters: 0, gradients: 0, optimizer: 0 });
   const formula: Record<Tier, StateBytes> = { device: empty(), host: empty(), disk: empty() };
@@ -39,10 +40,12 @@ export function statesFormula(plan: Plan): Record<Tier, StateBytes> {
     const parameterTier = plan.parameterTier(flat);
     // In fp32 a parameter is its own master where both live in one memory.
     const stateBytes = (tier: Tier): number =>
-      precision === "fp32" && tier === parameterTier && tier !== "disk" ? 8 : 12;
+      precision === "fp32" && tier === parameterTier && tier !== "disk" && !isDelayed ? 8 : 12;
     formula[parameterTier].parameters += (precision === "fp32" ? 4 : 2) * (stage === 3 ? all / n : all);
     formula.device.gradients += gradientBytes * (stage < 2 ? all : onDevice);
-    formula.host.gradients += gradientBytes * offloaded;
+    // A delayed update reads its gradients while the next ones come, and keeps what it makes until it may be seen.
+    formula.host.gradients += gradientBytes * offloaded * (isDelayed ? 2 : 1);
+    formula.host.parameters += isDelayed ? (precision === "fp32" ? 4 : 2) * offloaded : 0;
     formula.device.optimizer += stateBytes("device") * onDevice;
     const tier = offloadOptimizer === "nvme" ? "disk" : "host";
     formula[tier].optimizer += stateBytes(tier) * offloaded;

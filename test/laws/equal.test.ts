@@ -131,6 +131,27 @@ describe(`equal bits (seed ${seed})`, () => {
     }
 });
 
+describe("delayed updates: equal bits over stages 1 to 3 and tiers", () => {
+  for (const c of [
+    { ranks: 2, precision: "bf16", microBatch: 2, accumulation: 1, dropout: 0.1, runs: 8 },
+    { ranks: 3, precision: "fp32", microBatch: 1, accumulation: 1, dropout: 0, runs: 8 },
+  ] as const)
+    test(nameOf(c), async () => {
+      const delayed = (setting: Setting, tier: "cpu" | "nvme"): Setting => ({
+        ...setting,
+        optimizerTier: tier,
+        ratio: undefined,
+        isDelayed: true,
+      });
+      const plain = await trainAndAccount(c, delayed(plainSetting(1), "cpu"));
+      expect(outcome(plain)).not.toEqual(outcome(await trainAndAccount(c, plainSetting(1))));
+      for (let i = 0; i < c.runs; i++) {
+        const setting = delayed(drawSetting(draws, [1, 2, 3]), draws.pick(["cpu", "nvme"]));
+        expect(outcome(await trainAndAccount(c, setting)), JSON.stringify(setting)).toEqual(outcome(plain));
+      }
+    });
+});
+
 describe("equal to rounding", () => {
   const c = { precision: "fp32", dropout: 0.1, runs: 0 } as const;
   const lossesOf = async (more: Pick<Case, "ranks" | "microBatch" | "accumulation">, stage: Setting["stage"]) =>

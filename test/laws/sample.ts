@@ -39,6 +39,7 @@ export interface Setting {
   readonly ratio: number | undefined;
   /** Where parameters live, at stage 3. */
   readonly parameterTier: "none" | "cpu" | "nvme";
+  readonly isDelayed: boolean;
   /** Elements of a rank's parameters that stay in host memory although parameters are on disk. */
   readonly parametersInHost: number | undefined;
 }
@@ -58,6 +59,7 @@ export const plainSetting = (stage: Setting["stage"]): Setting => ({
   optimizerTier: "none",
   ratio: undefined,
   parameterTier: "none",
+  isDelayed: false,
   parametersInHost: undefined,
 });
 
@@ -77,6 +79,7 @@ export function drawSetting(draws: Draws, stages: readonly Setting["stage"][]): 
     optimizerTier: draws.pick(["none", "cpu", "nvme"]),
     ratio: draws.pick([undefined, undefined, 0.3, 0.75]),
     parameterTier: draws.pick(["none", "cpu", "nvme"]),
+    isDelayed: false,
     parametersInHost: draws.pick([undefined, undefined, 5000]),
   };
 }
@@ -99,7 +102,7 @@ export function jsonOf(setting: Setting, base: object): object {
     Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
   return {
     ...base,
-    shunya: { activation_checkpointing: setting.checkpointing },
+    shunya: { activation_checkpointing: setting.checkpointing, delayed_update: setting.isDelayed },
     zero_optimization: given({
       ...offload,
       stage: setting.stage,

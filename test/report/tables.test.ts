@@ -181,6 +181,7 @@ const refuse = (room: Partial<Room>): string =>
     room: { device: 100e9, host: 100e9, disk: 100e9, memory: 100e9, ...room },
     ranks: 4,
     highest: { device: { bytes: 16e9, byKind: atPeak }, host: nothing, disk: nothing },
+    swapInMemoryBytes: 0,
     candidates,
     hasFolder: false,
   });
