@@ -103,7 +103,7 @@ test("a job over the budget is refused with the stage that fits, and leaves noth
   const flags = ["--ranks", "4", "--steps", "1", "--stage", "0", "--device-memory", "3.5MB", "--output", output];
   const { exitCode, stdout, stderr } = await run([...fromTiny, ...flags]);
   expect(exitCode).toBe(exitCodes.memory);
-  expect(stderr).toMatch(/^error: ZeRO stage 0 needs .* and the budget is 3\.50 MB\. Nothing was allocated\./);
+  expect(stderr).toMatch(/^error: ZeRO stage 0 needs .* and the budget is 3\.50 MB\.\nNothing was allocated\./);
   expect(stderr).toMatch(/^optimizer +/m);
   expect(stderr).toMatch(/Stage [123] fits/);
   expect(stdout).toBe("");
