@@ -76,9 +76,9 @@ function optimizerBytes(tier: Tier, plan: Plan): ExpectedBytes {
   const { parameters } = plan.residences;
   const momentBytes = 4 * createOptimizer(plan.config.optimizer).states.length;
   const isMaster = (flat: FlatLayout): boolean =>
-    parameters.dtype === "f32" && tier !== "disk" && plan.parameterTier(flat) === tier;
+    parameters.dtype === "f32" && tier !== "disk" && plan.parameterTier(flat) === tier && !isDelayed(plan);
   const flats = trainableFlats(plan);
-  const parts = [
+  return together([
     times(momentBytes, updatedIn(tier, plan, flats.filter(isMaster))),
     times(
       momentBytes + 4,
@@ -88,13 +88,21 @@ function optimizerBytes(tier: Tier, plan: Plan): ExpectedBytes {
         flats.filter((flat) => !isMaster(flat)),
       ),
     ),
-  ].filter(({ bytes }) => bytes > 0);
+  ]);
+}
+
+/** Several things of one kind. */
+function together(all: readonly ExpectedBytes[]): ExpectedBytes {
+  const parts = all.filter(({ bytes }) => bytes > 0);
   return {
     formula: parts.map(({ formula }) => formula).join(" + ") || "0",
     formulaBytes: parts.reduce((total, part) => total + part.formulaBytes, 0),
     bytes: parts.reduce((total, part) => total + part.bytes, 0),
   };
 }
+
+/** An update that runs beside the next step reads gradients while others come, and keeps what it makes until it may be seen. */
+const isDelayed = ({ config }: Plan): boolean => config.delayedUpdateFrom !== undefined;
 
 /** Model states at rest in one tier of each rank (contracts 13, 15); what the optimizer keeps of an element is the rule's to say. */
 export function expectedStates(plan: Plan, tier: Tier = "device"): ExpectedStates {
@@ -109,11 +117,16 @@ export function expectedStates(plan: Plan, tier: Tier = "device"): ExpectedState
       : updatedIn(gradientTier, plan);
   const persistent = tier === "device" ? allFlats(plan).filter((f) => f.persistent) : [];
   const here = allFlats(plan).filter((flat) => plan.parameterTier(flat) === tier);
+  const parameterBytes = dtypeBytes[parameters.dtype];
+  const keepsTwo = tier === "host" && isDelayed(plan);
   return {
-    parameters: times(dtypeBytes[parameters.dtype], here.length > 0 ? counted(here, parameters.split, plan) : nothing),
-    gradients: times(dtypeBytes[gradients.dtype], resting),
+    parameters: together([
+      times(parameterBytes, here.length > 0 ? counted(here, parameters.split, plan) : nothing),
+      times(parameterBytes, keepsTwo ? resting : nothing),
+    ]),
+    gradients: times(dtypeBytes[gradients.dtype] * (keepsTwo ? 2 : 1), resting),
     optimizer: optimizerBytes(tier, plan),
-    gathered: times(dtypeBytes[parameters.dtype], counted(persistent, "whole", plan)),
+    gathered: times(parameterBytes, counted(persistent, "whole", plan)),
   };
 }
 

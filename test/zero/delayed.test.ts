@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { initializeIn } from "../../src/launch/initialize.ts";
 import { joinWorld } from "../../src/launch/world.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
+import { expectedStates } from "../../src/plan/expected.ts";
 import type { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
 import { configOf, type Job } from "../laws/jobs.ts";
@@ -155,18 +156,22 @@ describe("the trajectory of delayed updates is its definition", () => {
 });
 
 test("memory: a second gradient and the parameters that are not yet to be seen", async () => {
-  const plan = async (offload: object, delayed: boolean) => {
+  const hostOf = async (delayed: boolean) => {
     const job = jobWith({
       train_micro_batch_size_per_gpu: 2,
       bf16: { enabled: true },
-      zero_optimization: { stage: 2, offload_optimizer: { device: "cpu" }, ...offload },
+      zero_optimization: { stage: 2, offload_optimizer: { device: "cpu" } },
       ...(delayed && { shunya: { delayed_update: true } }),
     });
     await using engine = await start(job);
-    return (await trainStep(engine, job, 0)).ranks[0]!.memory.host;
+    return { plan: engine.plan, host: (await trainStep(engine, job, 0)).ranks[0]!.memory.host };
   };
-  const [without, withDelay] = [await plan({}, false), await plan({}, true)];
+  const { host: without } = await hostOf(false);
+  const { host: withDelay, plan: withPlan } = await hostOf(true);
   expect(withDelay.gradients.current).toBe(2 * without.gradients.current);
   expect(withDelay.parameters.current).toBe(without.gradients.current);
   expect(withDelay.optimizer.current).toBe(without.optimizer.current);
+  const foretold = expectedStates(withPlan, "host");
+  expect(withDelay.gradients.current).toBe(foretold.gradients.bytes);
+  expect(withDelay.parameters.current).toBe(foretold.parameters.bytes);
 });
