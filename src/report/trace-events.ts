@@ -75,7 +75,7 @@ export function renderThreads(rank: number): string {
 }
 
 export function renderQueueSpan(rank: number, span: QueueSpan): string {
-  const { queue, sequence, start, end, awaited } = span;
+  const { queue, sequence, scope, start, end, awaited } = span;
   return render({
     name: spanName(span),
     ph: "X",
@@ -84,7 +84,7 @@ export function renderQueueSpan(rank: number, span: QueueSpan): string {
     cat: awaited ? "wait" : "op",
     ts: rounded(start),
     dur: rounded(end - start),
-    args: awaited ? { op: sequence, awaits: awaited.sequence } : { op: sequence },
+    args: awaited ? { op: sequence, awaits: awaited.sequence, for: scope } : { op: sequence },
   });
 }
 

@@ -86,7 +86,7 @@ test("a trace is JSON from the first event to the end, with a name for every pro
       cat: "wait",
       ts: 1000.123,
       dur: 10.377,
-      args: { op: 7, awaits: 4 },
+      args: { op: 7, awaits: 4, for: "h.3 forward" },
     },
     { name: "step 3", ph: "X", pid: 2, tid: program, cat: "program", ts: 5, dur: 3 },
     { name: "gather h.3", ph: "i", s: "t", pid: 2, tid: program, cat: "program", ts: 6 },
