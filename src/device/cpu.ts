@@ -1,11 +1,12 @@
 /** The CPU device: native kernels on native threads, memory in regions that ranks share. */
-import type { Backend, DiskOptions } from "./device.ts";
+import type { Backend, DiskOptions, OpenedDisk } from "./device.ts";
 import { deviceFailure, type TagNames } from "./failure.ts";
 import type { Tier } from "./ledger.ts";
 import { loadNative, type Native } from "./native.ts";
 import type { Span } from "./ops.ts";
 import type { Event, QueueName } from "./queue.ts";
 import { Swap } from "./swap.ts";
+import { measureShares } from "./swap-speed.ts";
 
 export interface CpuOptions {
   /** Workers of the compute queue, and of the host's update queue. All other queues have one. */
@@ -76,8 +77,10 @@ export class CpuBackend implements Backend {
     return handle === undefined ? new Float64Array() : this.native.trace(handle, enabled);
   }
 
-  openDisk(options: DiskOptions): { swap: number; memoryBytes: number; notices: readonly string[] } {
-    this.#swap = new Swap(options);
+  async openDisk(options: DiskOptions): Promise<OpenedDisk> {
+    const { folders } = options;
+    const shares = folders.length > 1 ? await measureShares(folders, options) : [1];
+    this.#swap = new Swap({ ...options, shares });
     const { handle, memoryBytes, notices } = this.#swap;
     return { swap: handle, memoryBytes, notices };
   }

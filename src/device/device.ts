@@ -39,15 +39,17 @@ export interface Backend {
   /** Switches a queue's clock. @returns what it measured since the last call: [sequence, start, end] triples in microseconds */
   measure(queue: QueueName, enabled: boolean): Float64Array;
   /** Makes the disk tier. @returns how ops name it, how much of it lies in host memory, and what the user should be told */
-  openDisk(options: DiskOptions): {
-    readonly swap: number;
-    readonly memoryBytes: number;
-    readonly notices: readonly string[];
-  };
+  openDisk(options: DiskOptions): Promise<OpenedDisk>;
   dispose(): void;
 }
 
-export type DiskOptions = SwapOptions;
+export type DiskOptions = Omit<SwapOptions, "shares">;
+
+export interface OpenedDisk {
+  readonly swap: number;
+  readonly memoryBytes: number;
+  readonly notices: readonly string[];
+}
 
 /** Bytes of the disk tier. */
 export interface DiskRange {
@@ -215,10 +217,10 @@ export class Device {
   }
 
   /** Makes the disk tier with room for what was allocated in it. @returns what the user should be told */
-  openDisk(options: Omit<DiskOptions, "capacityBytes">): readonly string[] {
+  async openDisk(options: Omit<DiskOptions, "capacityBytes">): Promise<readonly string[]> {
     const capacityBytes = this.#arenas.disk.highWaterBytes;
     if (capacityBytes === 0) return [];
-    const { swap, memoryBytes, notices } = this.#backend.openDisk({ ...options, capacityBytes });
+    const { swap, memoryBytes, notices } = await this.#backend.openDisk({ ...options, capacityBytes });
     this.#swap = swap;
     this.ledger.reserve("host", memoryBytes);
     return notices;

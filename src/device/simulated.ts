@@ -3,7 +3,7 @@
  * done at once. Scratch is what this machine's kernels would take.
  */
 import { InternalError } from "../errors/errors.ts";
-import type { Backend } from "./device.ts";
+import type { Backend, OpenedDisk } from "./device.ts";
 import type { TagNames } from "./failure.ts";
 import type { Tier } from "./ledger.ts";
 import { loadNative } from "./native.ts";
@@ -60,7 +60,7 @@ export class SimulatedBackend implements Backend {
     return new Float64Array();
   }
 
-  openDisk(): { swap: number; memoryBytes: number; notices: readonly string[] } {
+  async openDisk(): Promise<OpenedDisk> {
     return { swap: 0, memoryBytes: 0, notices: [] };
   }
 

@@ -112,7 +112,7 @@ export class Engine<B extends object> {
       checkOptions(options);
       model = describeModel(options.model);
       const engine = new Engine(options, model);
-      engine.notices = engine.#stores.open(engine.group.rank);
+      engine.notices = await engine.#stores.open(engine.group.rank);
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
       await initialiseWeights(device, engine.#units.all, model, engine.#seed, states);
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);

@@ -2,6 +2,7 @@
 import type { Device } from "../device/device.ts";
 import type { OptimizerPart, Tier } from "../device/ledger.ts";
 import { computeQueueOf, type MemoryTier } from "../device/queue.ts";
+import { UsageError } from "../errors/errors.ts";
 import type { Plan } from "../plan/plan.ts";
 import { DelayedParameters } from "./delayed.ts";
 import { DiskParameterSlots, DiskParameters } from "./disk-parameters.ts";
@@ -62,8 +63,13 @@ export class StateStores {
   }
 
   /** Once everything has its place: makes the swap file. @returns what the user should be told */
-  open(rank: number): readonly string[] {
+  async open(rank: number): Promise<readonly string[]> {
     const { folders, blockBytes, queueDepth, parallelism, verify } = this.#plan.config.disk;
+    if (folders.length === 0 && this.#device.ledger.total("disk") > 0)
+      throw new UsageError(
+        "states are to live on disk, but no folder is named; give zero_optimization.offload_optimizer.nvme_path " +
+          "(or offload_param.nvme_path): a folder on a fast drive",
+      );
     return this.#device.openDisk({ folders, blockBytes, queueDepth, parallelism, verify, rank });
   }
 
