@@ -48,7 +48,7 @@ function sayNative(): number {
 /** Shows them before anything is removed. */
 function sayLeftovers(folder: string, isRemoved: boolean): void {
   const found = findLeftovers(folder);
-  say("leftovers", `${found.length === 0 ? "no" : found.length} swap folders of ended runs in ${folder}`);
+  say("leftovers", `${found.length || "no"} swap folder${found.length === 1 ? "" : "s"} of ended runs in ${folder}`);
   for (const leftover of found) say("", describe(leftover));
   if (found.length === 0) return;
   if (!isRemoved) say("", `to remove them: shunya doctor --remove-leftovers ${folder}`);

@@ -1,5 +1,5 @@
 /** What a job will take, before anything is allocated: forecasts, and the refusal of what does not fit. */
-import type { ResolvedConfig, Stage } from "../config/types.ts";
+import type { DiskConfig, ResolvedConfig, Stage } from "../config/types.ts";
 import { checkRoom, findLeftovers } from "../device/swap-folder.ts";
 import { MemoryBudgetError, UsageError } from "../errors/errors.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
@@ -63,11 +63,18 @@ function placementsFrom(asked: Stage): Placement[] {
 export async function forecastPlacements(job: TrainJob, opened: OpenedJob, disk: DiskGround): Promise<Candidate[]> {
   const candidates: Candidate[] = [];
   for (const placement of placementsFrom(opened.config.stage)) {
-    const foretold = await forecastJob(job, opened, { ...opened.config, ...placement });
+    const foretold = await forecastJob(job, opened, { ...opened.config, ...placement, disk: anyDisk(opened.config) });
     candidates.push({ ...placement, need: needOf(foretold, disk) });
   }
   return candidates;
 }
+
+/** A written buffer may be too small for what another stage puts on disk, and a folder may not be named yet: a forecast needs none. */
+const anyDisk = ({ disk }: ResolvedConfig): DiskConfig => ({
+  ...disk,
+  folders: disk.folders.length > 0 ? disk.folders : ["FOLDER"],
+  parameterBufferElements: undefined,
+});
 
 /** @throws MemoryBudgetError with the table of where the bytes would go and what fits; UsageError for a folder that cannot be used */
 export async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Forecast): Promise<void> {

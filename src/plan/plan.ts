@@ -37,7 +37,7 @@ export interface PlanOptions {
   readonly row?: SplitRow;
 }
 
-/** @throws UsageError for residences that cannot work together */
+/** @throws UsageError for residences that cannot work together, and for buffers that hold no unit's part */
 export function createPlan(options: PlanOptions): Plan {
   const { model, config } = options;
   const residences = residencesOf(config, options.row);
@@ -51,6 +51,11 @@ export function createPlan(options: PlanOptions): Plan {
   });
   const flats = units.flatMap((u) => u.flats);
   const sizes = planSizes(config, persistence, units);
+  const parameterTier = parameterTierOf(residences, config.disk.parametersInHost, flats);
+  checkBufferSize(
+    config,
+    flats.filter((flat) => parameterTier(flat) === "disk"),
+  );
   const sum = (of: (f: (typeof flats)[number]) => number): number => flats.reduce((total, f) => total + of(f), 0);
   return {
     worldSize: config.worldSize,
@@ -58,12 +63,22 @@ export function createPlan(options: PlanOptions): Plan {
     residences,
     units,
     sizes,
-    parameterTier: parameterTierOf(residences, config.disk.parametersInHost, flats),
+    parameterTier,
     deviceStates: deviceStatesOf(residences, config.offloadRatio, flats, sizes.subGroup.elements),
     parameterElements: sum((f) => f.elements),
     trainableElements: sum((f) => (f.trainable ? f.elements : 0)),
     paddingElements: sum((f) => f.paddedElements - f.elements),
   };
+}
+
+function checkBufferSize({ disk }: ResolvedConfig, onDisk: readonly FlatLayout[]): void {
+  const { parameterBufferElements: written } = disk;
+  const largest = Math.max(...onDisk.map((flat) => flat.rangeElements));
+  if (written !== undefined && written < largest)
+    throw new UsageError(
+      `zero_optimization.offload_param.buffer_size: found ${written}; a rank's largest part of a unit has ${largest} elements, ` +
+        `so write at least ${largest}, or leave it out`,
+    );
 }
 
 function checkResidences({ optimizer, gradients, parameters }: Residences): void {
