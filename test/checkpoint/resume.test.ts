@@ -128,6 +128,22 @@ describe("resumed as if it had never stopped", () => {
     });
   }
 
+  test("with states on disk, then on the device, then on the host", async () => {
+    const c = { ranks: 2, stage: 3, precision: "bf16", accumulation: 1 } as const;
+    const [onDisk, onDevice, onHost] = [
+      jobOf({ ...c, offload: ["nvme", "nvme"] }),
+      jobOf(c),
+      jobOf({ ...c, offload: ["cpu", "cpu"] }),
+    ];
+    const straight = await run(2, onDevice);
+    const [first, second] = [newFolder(), newFolder()];
+    await run(2, { ...onDisk, steps: 3, save: { folder: first, afterStep: 3 } });
+    await run(2, { ...onDevice, steps: 6, resume: first, save: { folder: second, afterStep: 6 } });
+    const last = await run(2, { ...onHost, resume: second });
+    expect(last.records.map(numbersOf)).toEqual(straight.records.slice(6).map(numbersOf));
+    expect(last.weightsHash).toBe(straight.weightsHash);
+  });
+
   test("saving changes nothing in the run that saves", async () => {
     const job = jobOf({ ranks: 2, stage: 3, precision: "bf16", accumulation: 1 });
     const folder = newFolder();
