@@ -17,8 +17,8 @@ export const path: ValueType<string> = {
   read: (node) => text.read(node) || undefined,
 };
 
-/** `shunya.delayed_update`: the first step whose update is delayed, 0 where none is. */
-export const delayedUpdate: ValueType<number> = {
+/** `shunya.delayed_update`: the first step (from 1) whose update is delayed; false where none is. */
+export const delayedUpdate: ValueType<{ readonly startStep: number } | false> = {
   wanted: 'true, false, or { "start_step": 40 }',
   schema: {
     anyOf: [
@@ -30,11 +30,12 @@ export const delayedUpdate: ValueType<number> = {
     if (node.kind === "array") return undefined;
     if (node.kind === "scalar") {
       const isOn = boolean.read(node);
-      return isOn === undefined ? undefined : Number(isOn);
+      return isOn ? { startStep: 1 } : isOn;
     }
     if (node.members.some((m) => m.key !== "start_step")) return undefined;
     const [start] = node.members;
-    return start === undefined ? 1 : integer(1).read(start.value);
+    const startStep = start === undefined ? 1 : integer(1).read(start.value);
+    return startStep === undefined ? undefined : { startStep };
   },
 };
 

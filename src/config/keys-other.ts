@@ -100,7 +100,7 @@ export const otherKeys = {
   "shunya.disk_checksums": used(boolean, true, "what is read from disk is compared with checksums of what was written"),
   "shunya.delayed_update": used(
     delayedUpdate,
-    0,
+    false,
     "the host applies a step's gradients while the next step computes, so parameters are a step late; with offload_optimizer only",
   ),
   "shunya.activation_checkpointing": used(

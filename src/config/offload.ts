@@ -52,7 +52,7 @@ export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig 
 function resolveDelay(settings: Settings, optimizer: OffloadDevice): number | undefined {
   const path = "shunya.delayed_update";
   const from = settings.get(path);
-  if (from === 0) return undefined;
+  if (from === false) return undefined;
   if (optimizer === "none")
     settings.error(
       path,
@@ -64,7 +64,7 @@ function resolveDelay(settings: Settings, optimizer: OffloadDevice): number | un
       path,
       `found with offload_optimizer.ratio ${ratio}, where a part of the update runs on the device; write ratio 1, or remove one of the two`,
     );
-  return from;
+  return from.startStep;
 }
 
 /** Folders of the sections that want a disk and our own list serve together: what is offloaded is divided among the drives. */
