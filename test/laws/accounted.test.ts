@@ -87,7 +87,7 @@ describe("states at rest and traffic: formulas, plan, forecast and ledger agree 
 
   describe("with states and parameters on the host and on disk", () => {
     const [host, disk] = [{ device: "cpu" }, { device: "nvme", nvme_path: tmpdir() }];
-    const tiers: readonly (readonly [name: string, stages: readonly number[], more: object])[] = [
+    const tiers: readonly [name: string, stages: readonly number[], more: object, isDelayed?: boolean][] = [
       ["optimizer on the host", [1, 2, 3], { offload_optimizer: host }],
       ["optimizer on disk", [1, 2, 3], { offload_optimizer: disk }],
       ["a third of it on the host", [1, 3], { offload_optimizer: { ...host, ratio: 0.34 } }],
@@ -97,8 +97,10 @@ describe("states at rest and traffic: formulas, plan, forecast and ledger agree 
       ["both on disk", [3], { offload_optimizer: disk, offload_param: disk }],
       ["on disk and in part", [3], { offload_optimizer: { ...host, ratio: 0.5 }, offload_param: disk }],
       ["some parameters kept", [3], { offload_optimizer: host, offload_param: { ...disk, max_in_cpu: 6000 } }],
+      ["delayed, on the host", [1, 2, 3], { offload_optimizer: host }, true],
+      ["delayed, both on disk", [3], { offload_optimizer: disk, offload_param: disk }, true],
     ];
-    for (const [name, stages, more] of tiers)
+    for (const [name, stages, more, isDelayed = false] of tiers)
       test(name, async () => {
         for (const stage of stages)
           for (const precision of ["bf16", "fp32"] as const)
@@ -107,7 +109,8 @@ describe("states at rest and traffic: formulas, plan, forecast and ledger agree 
               [3, 100],
             ] as const) {
               const sizes = { ...more, sub_group_size: 5000 };
-              const job = jobOf({ stage, precision, accumulation, persistence, more: sizes });
+              const plain = jobOf({ stage, precision, accumulation, persistence, more: sizes });
+              const job = { ...plain, config: { ...plain.config, shunya: { delayed_update: isDelayed } }, steps: 3 };
               const answer = await run(2, job);
               const { plan } = await expectForecast(job, 2, answer, [0, 1]);
               for (const rank of [0, 1]) {
