@@ -46,6 +46,25 @@ export function removeOwnSwapFolders(): void {
   for (const path of own) removeSwapFolder(path);
 }
 
+const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+function watchEnd(): void {
+  process.on("exit", removeOwnSwapFolders);
+  for (const signal of signals) process.on(signal, endBySignal);
+}
+
+function unwatchEnd(): void {
+  process.off("exit", removeOwnSwapFolders);
+  for (const signal of signals) process.off(signal, endBySignal);
+}
+
+/** Where nobody else listens, a signal ends a process without an exit. It still does, when the folders are gone. */
+function endBySignal(signal: NodeJS.Signals): void {
+  if (process.listenerCount(signal) > 1) return;
+  removeOwnSwapFolders();
+  process.kill(process.pid, signal);
+}
+
 export class SwapFolder implements Disposable {
   readonly path: string;
 
@@ -64,7 +83,7 @@ export class SwapFolder implements Disposable {
       rmSync(unfinished, { recursive: true, force: true });
       throw new UsageError(`${parent}: no folder for swap files can be made in it: ${(error as Error).message}`);
     }
-    if (own.size === 0) process.on("exit", removeOwnSwapFolders);
+    if (own.size === 0) watchEnd();
     own.add(this.path);
   }
 
@@ -82,7 +101,7 @@ export class SwapFolder implements Disposable {
 export function removeSwapFolder(path: string): void {
   rmSync(path, { recursive: true, force: true });
   own.delete(resolve(path));
-  if (own.size === 0) process.off("exit", removeOwnSwapFolders);
+  if (own.size === 0) unwatchEnd();
 }
 
 /** Swap folders of processes that are gone, inside `parent`. Of other machines' processes nothing is known: theirs are not listed. */

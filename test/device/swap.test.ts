@@ -90,7 +90,7 @@ describe("a swap's folder", () => {
 });
 
 describe("a process with a swap", () => {
-  async function start(end: "throw" | "exit" | "wait"): Promise<{ child: ChildProcess; folder: string }> {
+  async function start(end: "throw" | "exit" | "wait" | "listen"): Promise<{ child: ChildProcess; folder: string }> {
     const script = fileURLToPath(new URL("./swap-owner.mjs", import.meta.url));
     const child = spawn(process.execPath, ["--import", "tsx", script, parent, end], {
       stdio: ["ignore", "pipe", "ignore"],
@@ -102,6 +102,27 @@ describe("a process with a swap", () => {
   it.each(["throw", "exit"] as const)("leaves nothing when it ends with %s", async (end) => {
     const { child } = await start(end);
     if (child.exitCode === null) await once(child, "exit");
+    expect(readdirSync(parent)).toEqual([]);
+  });
+
+  it.each(["SIGINT", "SIGTERM", "SIGHUP"] as const)(
+    "leaves nothing when %s ends it, which it still does",
+    async (signal) => {
+      const { child } = await start("wait");
+      child.kill(signal);
+      expect(await once(child, "exit")).toEqual([null, signal]);
+      expect(readdirSync(parent)).toEqual([]);
+    },
+  );
+
+  it("is left alone by a signal that it answers itself", async () => {
+    const { child, folder } = await start("listen");
+    child.kill("SIGINT");
+    const [line] = await once(child.stdout!, "data");
+    expect([String(line).trim(), child.exitCode]).toEqual(["heard", null]);
+    expect(existsSync(folder)).toBe(true);
+    child.kill("SIGTERM");
+    await once(child, "exit");
     expect(readdirSync(parent)).toEqual([]);
   });
 
