@@ -5,7 +5,7 @@ import { type ConfigResolution, examineConfig, type Override } from "../config/r
 import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
-import type { ConfigProblem } from "../errors/errors.ts";
+import { type ConfigProblem, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
 import { createPlan } from "../plan/plan.ts";
@@ -60,6 +60,14 @@ const fields: readonly Field[] = [
   field("stage", "zero_optimization.stage", (c) => c.stage),
   field("offloadOptimizer", "zero_optimization.offload_optimizer.device", (c) => c.offloadOptimizer),
   field("offloadParam", "zero_optimization.offload_param.device", (c) => c.offloadParam),
+  field("offloadRatio", "zero_optimization.offload_optimizer.ratio", (c) => c.offloadRatio),
+  field(
+    "swapFolders",
+    ["zero_optimization.offload_optimizer.nvme_path", "zero_optimization.offload_param.nvme_path", "shunya.nvme_paths"],
+    (c) => (c.disk && c.disk.folders.length > 0 ? c.disk.folders.join(", ") : undefined),
+    ["zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"],
+  ),
+  field("delayedUpdateFrom", "shunya.delayed_update", (c) => c.delayedUpdateFrom),
   field("microBatch", "train_micro_batch_size_per_gpu", (c) => c.microBatch),
   field("gradientAccumulation", "gradient_accumulation_steps", (c) => c.gradientAccumulation),
   field("trainBatch", "train_batch_size", (c) => c.trainBatch),
@@ -99,8 +107,8 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
       model: model && describeForConfig(question.model!, model.config),
     });
   const config = examined?.config;
-  const sizes = config && model && plannedSizes(config, model);
-  const problems = inOrder(reading.problems, examined?.problems ?? []);
+  const { sizes, problem } = config && model ? planOf(config, model) : {};
+  const problems = inOrder(reading.problems, [...(examined?.problems ?? []), ...(problem ? [problem] : [])]);
   const draft = examined?.draft ?? {};
   return {
     question,
@@ -122,10 +130,17 @@ export async function runConfig(question: ConfigQuestion, asJson: boolean): Prom
   return answer.problems.some((problem) => problem.level === "error") ? 1 : 0;
 }
 
-function plannedSizes(config: ResolvedConfig, model: OpenedModel): PlannedSizes {
+/** Sizes, or why there is no plan: a buffer for parameters that is too small for this model. */
+function planOf(config: ResolvedConfig, model: OpenedModel): { sizes?: PlannedSizes; problem?: ConfigProblem } {
   const { description } = describeModel(new Gpt2(model.config));
   using device = new Device({ backend: new SimulatedBackend(1), arenaBytes: 2 ** 52 });
-  return createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes;
+  try {
+    return { sizes: createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes };
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    const [path, ...message] = error.message.split(": ");
+    return { problem: { level: "error", path: path!, message: message.join(": ") } };
+  }
 }
 
 /** True for an error at one of the keys, at the section around it, or at a parameter of what the key names. */

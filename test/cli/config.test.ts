@@ -51,7 +51,18 @@ async function json(...args: string[]): Promise<{ exitCode: number | null; docum
 }
 
 const names = [
-  ...["stage", "offloadOptimizer", "offloadParam", "microBatch", "gradientAccumulation", "trainBatch", "precision"],
+  ...[
+    "stage",
+    "offloadOptimizer",
+    "offloadParam",
+    "offloadRatio",
+    "swapFolders",
+    "delayedUpdateFrom",
+    "microBatch",
+    "gradientAccumulation",
+    "trainBatch",
+    "precision",
+  ],
   ...["lossScale", "reduceBucketSize", "allgatherBucketSize", "prefetchBucketSize", "paramPersistenceThreshold"],
   ...["maxLiveParameters", "maxReuseDistance", "subGroupSize", "gradientClipping", "gradientAccumulationType"],
   ...["communicationDataType", "optimizer", "parameterGroups", "scheduler", "overlapComm", "activationCheckpointing"],
@@ -102,6 +113,25 @@ describe("as data", () => {
     });
     for (const name of names.filter((n) => /Size$|Threshold$|^max/.test(n)))
       expect(document[name]).toBeTypeOf("number");
+  });
+
+  test("what the model has to say: a buffer for parameters that is too small for it", async () => {
+    const set = (path: string): string[] => ["--set", `zero_optimization.offload_param.${path}`];
+    const flags = [...set("device=nvme"), ...set("nvme_path=/disk"), ...set("buffer_size=1000")];
+    const { exitCode, document } = await json("good.json", "--model", tinyModel, ...flags);
+    expect(exitCode).toBe(1);
+    expect(document).toMatchObject({
+      offloadParam: "nvme",
+      offloadRatio: 1,
+      swapFolders: "/disk",
+      delayedUpdateFrom: null,
+    });
+    expect(document.problems.filter(({ level }) => level === "error")).toEqual([
+      expect.objectContaining({
+        path: "zero_optimization.offload_param.buffer_size",
+        message: expect.stringMatching(/^found 1000; .*write at least \d+, or leave it out$/),
+      }),
+    ]);
   });
 
   test("a file with errors: what can be told, every problem, exit code 1", async () => {
