@@ -235,8 +235,8 @@ export const faults: readonly Fault[] = [
   {
     name: "persistent copies are not published",
     file: "src/zero/step.ts",
-    find: "      if (persistentCopy)\n        return [{ state, whole: persistentCopy, own: parameters.fetch(state.own, persistentCopy, state.ready) }];",
-    replace: "      if (persistentCopy) return [];",
+    find: "state.isStale = true;",
+    replace: "state.isStale = false;",
     law: laws.equal,
   },
   {

@@ -29,6 +29,8 @@ export class FlatState {
 
   /** Whole parameters made by gather. */
   gathered: FlatBuffer | undefined;
+  /** The persistent copy is older than what it is a copy of: the next gather renews it. */
+  isStale = false;
   /** Where gradients are being produced: a bucket, or the whole gradients at rest. */
   produced: FlatBuffer | undefined;
   /** Tensors whose gradient has been produced in this micro-batch. */
@@ -87,6 +89,7 @@ export class FlatState {
 
   /** Memory in which all parameters are whole now, if there is any. */
   get usable(): FlatBuffer | undefined {
+    if (this.isStale) return undefined;
     return this.persistentCopy ?? this.#wholeAtRest ?? this.gathered;
   }
 

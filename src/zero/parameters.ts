@@ -50,7 +50,9 @@ export class CrossingBuffer {
   }
 
   make(range: Range, dtype: DType, tier: MemoryTier): FlatBuffer {
-    return new FlatBuffer(this.#device, "staging", range, dtype, computeQueueOf[tier]);
+    const buffer = new FlatBuffer(this.#device, "staging", range, dtype, computeQueueOf[tier]);
+    this.flush(); // now, while its queue was given nothing later: who takes that memory need not wait for it
+    return buffer;
   }
 
   /** @param queue that uses it last */

@@ -147,6 +147,7 @@ export class GradientSettler {
 
   #reduce(outgoing: readonly Outgoing[], words: string): void {
     const device = this.#device;
+    this.#freeInFlight(); // before anything is issued: who takes that memory need not wait for it
     device.wait("collective", device.mark("compute"));
     const targets = outgoing.flatMap(({ state, sent }) => state.segments.map((s) => this.#targetOf(state, s, sent)));
     const [resting, landing] = [targets.filter((t) => t.rests), targets.filter((t) => !t.rests)];
@@ -161,7 +162,6 @@ export class GradientSettler {
       target.segment.settled = device.mark("collective");
       if (target.own !== target.segment.gradients) used.push(...this.#takeDown(target, addsUp));
     }
-    this.#freeInFlight();
     this.#inFlight = used;
     if (this.#plan.config.overlapComm) return;
     device.wait("compute", device.mark("collective"));

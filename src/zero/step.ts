@@ -143,9 +143,10 @@ export class OptimizerStep {
   /** Whole copies of parameters of which this rank updated its own range. */
   #publish(unit: UnitState): void {
     const parts = unit.trainable.flatMap((state): CollectivePart[] => {
-      const { persistentCopy, parameters } = state;
-      if (persistentCopy)
-        return [{ state, whole: persistentCopy, own: parameters.fetch(state.own, persistentCopy, state.ready) }];
+      if (state.persistentCopy) {
+        state.isStale = true; // renewed where the next pass gathers: all of them now would hold its first gather up
+        return [];
+      }
       const updatedAll = state.segments.every((s) => s.start === 0 && s.end === state.layout.paddedElements);
       const whole = state.usable;
       if (state.needsGather || updatedAll || !whole) return [];

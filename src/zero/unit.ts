@@ -140,7 +140,7 @@ export class Units {
   }
 
   #gather(unit: UnitState): void {
-    const flats = unit.flats.filter((f) => f.needsGather && !f.gathered);
+    const flats = unit.flats.filter((f) => f.isStale || (f.needsGather && !f.gathered));
     if (flats.length === 0) return;
     this.#device.timeline.remark(`gather ${unit.name}`);
     this.#device.timeline.within(unit.name, () => this.#gatherFlats(unit, flats));
@@ -150,8 +150,10 @@ export class Units {
     const parts = flats.map((state) => {
       const { parameters, own } = state;
       const { dtype, fetchQueue } = parameters;
-      const whole = new FlatBuffer(this.#device, "gathered", state.whole, dtype, fetchQueue, "device");
-      state.gathered = whole;
+      const copy = state.persistentCopy;
+      const whole = copy ?? new FlatBuffer(this.#device, "gathered", state.whole, dtype, fetchQueue, "device");
+      if (copy) state.isStale = false;
+      else state.gathered = whole;
       return { state, whole, own: parameters.fetch(own, whole, state.ready) };
     });
     let done: Event | undefined;

@@ -100,60 +100,79 @@ test("each unit's gather and release stand in program order", async () => {
   }
 });
 
-describe("states on the host, clipping on", () => {
-  let answer: Promise<JobAnswer> | undefined;
-  const traced = (): Promise<JobAnswer> => {
-    answer ??= run(2, jobOf({ ...host, sub_group_size: 2000 }));
-    return answer;
-  };
+// 200: vectors are persistent and matrices are not.
+describe.each([0, 200])(
+  "states on the host, clipping on, persistence threshold %i",
+  (stage3_param_persistence_threshold) => {
+    let answer: Promise<JobAnswer> | undefined;
+    const traced = (): Promise<JobAnswer> => {
+      answer ??= run(2, jobOf({ ...host, sub_group_size: 2000, stage3_param_persistence_threshold }));
+      return answer;
+    };
 
-  test("no update begins before the step's last gradient is down", async () => {
-    for (const rank of [0, 1]) {
-      const updates = byStep(opsOf(await traced(), "update", rank).filter((s) => s.op === "adam"));
-      const down = byStep(opsOf(await traced(), "down", rank));
-      for (let k = 0; k < steps; k++) expect(earliest(updates[k]!)).toBeGreaterThanOrEqual(latest(down[k]!));
-    }
-  });
-
-  test("parameters are updated and published in forward order", async () => {
-    for (const rank of [0, 1])
-      for (const queue of ["update", "up"] as const)
-        for (const step of byStep(
-          opsOf(await traced(), queue, rank).filter((s) => s.op === "adam" || queue === "up"),
-        )) {
-          expect(withoutRepeats(step.map((s) => s.scope))).toEqual(units);
-        }
-  });
-
-  test("the next forward waits for its own unit's update alone", async () => {
-    const { queues } = (await traced()).timeline!;
-    const updates = byStep(opsOf(await traced(), "update").filter((s) => s.op === "adam"));
-    for (let k = 0; k + 1 < steps; k++)
-      for (const [i, unit] of units.entries()) {
-        const used = opsOf(await traced(), "compute").filter((s) => s.scope === `${unit} forward`);
-        const first = byStep(used)[k + 1]!.find((s) => s.op !== "upload")!; // positions need no parameters
-        const reach = reachOf(queues, first).get("update")!;
-        const own = updates[k]!.filter((s) => s.scope === unit).at(-1)!;
-        expect(reach).toBeGreaterThanOrEqual(own.sequence);
-        const next = updates[k]!.find((s) => s.scope === units[i + 1]);
-        if (next) expect(reach).toBeLessThan(next.sequence);
+    test("no update begins before the step's last gradient is down", async () => {
+      for (const rank of [0, 1]) {
+        const updates = byStep(opsOf(await traced(), "update", rank).filter((s) => s.op === "adam"));
+        const down = byStep(opsOf(await traced(), "down", rank));
+        for (let k = 0; k < steps; k++) expect(earliest(updates[k]!)).toBeGreaterThanOrEqual(latest(down[k]!));
       }
-  });
+    });
 
-  test("so unit 0 computes while the last unit is still updated", { retry: 3, timeout: 60_000 }, async () => {
-    // Wide blocks and four tokens: the update takes longer than what comes before it in the next step. A machine that is busy
-    // elsewhere may stall one queue or the other, so one step of many is enough.
-    const many = 8;
-    const model = gpt2({ layers: 6, hidden: 256, vocabularySize: 128 });
-    const job = jobOf(host, { model, steps: many, seqLength: 2 });
-    const answer = await run(1, job);
-    const last = opsOf(answer, "update").filter((s) => s.op === "adam" && s.scope === "transformer.h.5");
-    const first = opsOf(answer, "compute").filter((s) => s.op !== "upload" && s.scope === "(root) forward");
-    const lastOf = (k: number): QueueSpan => last[((k + 1) * last.length) / many - 1]!;
-    const firstOf = (k: number): QueueSpan => first[(k * first.length) / many]!;
-    const overlaps = Array.from({ length: many - 1 }, (_, k) => firstOf(k + 1).start < lastOf(k).end);
-    expect(overlaps).toContain(true);
-  });
+    test("parameters are updated and published in forward order", async () => {
+      for (const rank of [0, 1])
+        for (const queue of ["update", "up"] as const)
+          for (const step of byStep(
+            opsOf(await traced(), queue, rank).filter((s) => s.op === "adam" || queue === "up"),
+          )) {
+            expect(withoutRepeats(step.map((s) => s.scope))).toEqual(units);
+          }
+    });
+
+    test("the next forward waits for its own unit's update alone", async () => {
+      const { queues } = (await traced()).timeline!;
+      const updates = byStep(opsOf(await traced(), "update").filter((s) => s.op === "adam"));
+      for (let k = 0; k + 1 < steps; k++)
+        for (const [i, unit] of units.entries()) {
+          const used = opsOf(await traced(), "compute").filter((s) => s.scope === `${unit} forward`);
+          const first = byStep(used)[k + 1]!.find((s) => s.op !== "upload")!; // positions need no parameters
+          const reach = reachOf(queues, first).get("update")!;
+          const own = updates[k]!.filter((s) => s.scope === unit).at(-1)!;
+          expect(reach).toBeGreaterThanOrEqual(own.sequence);
+          const next = updates[k]!.find((s) => s.scope === units[i + 1]);
+          if (next) expect(reach).toBeLessThan(next.sequence);
+        }
+    });
+
+    test("so unit 0 computes while the last unit is still updated", { retry: 3, timeout: 60_000 }, async () => {
+      // Wide blocks and four tokens: the update takes longer than what comes before it in the next step. A machine that is busy
+      // elsewhere may stall one queue or the other, so one step of many is enough.
+      const many = 8;
+      const model = gpt2({ layers: 6, hidden: 256, vocabularySize: 128 });
+      const job = jobOf(host, { model, steps: many, seqLength: 2 });
+      const answer = await run(1, job);
+      const last = opsOf(answer, "update").filter((s) => s.op === "adam" && s.scope === "transformer.h.5");
+      const first = opsOf(answer, "compute").filter((s) => s.op !== "upload" && s.scope === "(root) forward");
+      const lastOf = (k: number): QueueSpan => last[((k + 1) * last.length) / many - 1]!;
+      const firstOf = (k: number): QueueSpan => first[(k * first.length) / many]!;
+      const overlaps = Array.from({ length: many - 1 }, (_, k) => firstOf(k + 1).start < lastOf(k).end);
+      expect(overlaps).toContain(true);
+    });
+  },
+);
+
+test("a unit's backward pass waits for no reduction of the unit before it", async () => {
+  const answer = await run(2, jobOf({ stage: 2, reduce_bucket_size: 10_000, overlap_comm: true }));
+  const { queues } = answer.timeline!;
+  const reductions = opsOf(answer, "collective").filter((s) => s.op === "reduceScatter");
+  for (const [unit, before] of [
+    ["transformer.h.1", "transformer.h.2"],
+    ["transformer.h.0", "transformer.h.1"],
+  ] as const) {
+    const passes = byStep(opsOf(answer, "compute").filter((s) => s.scope === `${unit} backward`));
+    const sent = byStep(reductions.filter((s) => s.scope === before));
+    for (let k = 0; k < steps; k++)
+      expect(reachOf(queues, passes[k]!.at(-1)!).get("collective") ?? 0).toBeLessThan(sent[k]![0]!.sequence);
+  }
 });
 
 test.each([

@@ -88,6 +88,7 @@ describe("damage is an error that names the file and the place", () => {
     const job = jobOn(parent);
     await using engine = await engineOf({ job });
     await trainStep(engine, job, 0);
+    await engine.device.reached(engine.device.mark("diskWrite"));
     damage(swapFile(parent));
     const next = lossesOf(engine, job, 3);
     await expect(next).rejects.toThrow(DiskError);
