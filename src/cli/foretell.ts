@@ -105,7 +105,17 @@ export async function checkBudget(job: TrainJob, opened: OpenedJob, foretold: Fo
 export function checkDisk(job: TrainJob, { config }: OpenedJob, { highest }: Forecast): readonly string[] {
   if (highest.disk.bytes === 0) return [];
   const { folders } = config.disk;
-  for (const folder of folders) checkRoom(folder, Math.ceil((job.ranks * highest.disk.bytes) / folders.length));
+  const neededBytes = job.ranks * highest.disk.bytes;
+  // How several drives share is measured later; then every rank looks at its part again.
+  const freeBytes = folders.map(
+    (folder) => checkRoom(folder, folders.length === 1 ? neededBytes : config.disk.blockBytes).freeBytes,
+  );
+  const allFree = freeBytes.reduce((sum, bytes) => sum + bytes, 0);
+  if (allFree < neededBytes)
+    throw new UsageError(
+      `${folders.join(", ")} have ${allFree} bytes free together, and swap files need ${neededBytes}; make room, or name ` +
+        "folders on larger drives",
+    );
   return folders.flatMap((folder) => {
     const leftovers = findLeftovers(folder);
     if (leftovers.length === 0) return [];

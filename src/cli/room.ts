@@ -20,9 +20,9 @@ export function machineShareBytes(ranks: number): number {
 
 /** What the folders for swap files are. Without folders nothing is known of the disk, and it has no end. */
 export interface DiskGround {
-  /** For each rank, all folders together, where each takes an equal part. */
+  /** For each rank, all folders together. */
   readonly roomBytes: number;
-  /** Share of what goes there that lies in memory (tmpfs). */
+  /** Share of what goes there that lies in memory (tmpfs), were the folders to take equal parts. */
   readonly shareInMemory: number;
 }
 
@@ -30,9 +30,9 @@ export interface DiskGround {
 export function diskGroundOf({ folders }: DiskConfig, ranks: number): DiskGround {
   const grounds = folders.map((folder) => swapGround(folder));
   if (grounds.length === 0) return { roomBytes: Number.POSITIVE_INFINITY, shareInMemory: 0 };
-  const least = Math.min(...grounds.map(({ freeBytes }) => freeBytes));
+  const freeBytes = grounds.reduce((sum, ground) => sum + ground.freeBytes, 0);
   return {
-    roomBytes: Math.floor((least * folders.length) / ranks),
+    roomBytes: Math.floor(freeBytes / ranks),
     shareInMemory: grounds.filter(({ isMemory }) => isMemory).length / folders.length,
   };
 }

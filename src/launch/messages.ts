@@ -33,6 +33,7 @@ export type LauncherMessage = StopMessage | DataMessage;
 /** An entry module may use the channel for messages of its own; those are undefined here. */
 export function asRankMessage(raw: unknown): RankMessage | undefined {
   const type = typeOf(raw);
+  if (type === "swap" && !Array.isArray((raw as SwapMessage).parents)) return undefined;
   return type === "error" || type === "swap" || type === "data" ? (raw as RankMessage) : undefined;
 }
 

@@ -55,6 +55,22 @@ test("states on disk: what is where is said before, what went there and back aft
     }
 });
 
+test("two folders: both are named, both are used, both are empty at the end", async () => {
+  const [one, two] = [swapFolder(), swapFolder()];
+  const flags = [...onDisk(one), "--set", `shunya.nvme_paths=["${two}"]`];
+  const { child, output, ended } = start([...tiny, "--steps", "100000", ...flags]);
+  await until(() => /^step 10\//m.test(output.stdout) || child.exitCode !== null, 20_000);
+  for (const folder of [one, two]) expect(readdirSync(folder)).toHaveLength(2);
+  child.kill("SIGINT");
+  const { exitCode, stdout } = await ended;
+  expect(exitCode).toBe(exitCodes.interrupted);
+  expect(stdout).toMatch(new RegExp(`^disk +${one}: .*\\n +${two}: `, "m"));
+  for (const folder of [one, two]) expect(readdirSync(folder)).toEqual([]);
+  const missing = await run([...tiny, "--steps", "1", ...onDisk(one), "--set", "shunya.nvme_paths=/missing"]);
+  expect(missing).toMatchObject({ exitCode: exitCodes.user, stdout: "" });
+  expect(missing.stderr).toMatch(/^error: \/missing does not exist/);
+});
+
 test("no word of tiers where all states are on the device", async () => {
   const { stdout } = await run([...tiny, "--steps", "1", "--stage", "3"]);
   expect(stdout).not.toMatch(/host|disk|locked/i);
