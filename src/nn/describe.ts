@@ -3,6 +3,9 @@ import { UsageError } from "../errors/errors.ts";
 import { Module, ModuleList } from "./module.ts";
 import type { Parameter } from "./parameter.ts";
 
+/** The name of the unit of everything that belongs to no other. */
+export const rootUnit = "(root)";
+
 export interface ParameterDescription {
   readonly name: string;
   readonly shape: readonly number[];
@@ -56,7 +59,7 @@ export function describeModel(model: Module): DescribedModel {
     throw new UsageError("the model has no parameters; declare them as properties of its modules");
   for (const [name, parameter] of named) parameter.name = name;
   const units = unitModules(model);
-  const names = ["(root)", ...units.values()];
+  const names = [rootUnit, ...units.values()];
   const owned = new Map<string, ParameterDescription[]>(names.map((n) => [n, []]));
   const uses = new Map<string, Set<string>>(names.map((n) => [n, new Set()]));
   const unitOf = new Map<object, string>();
@@ -74,11 +77,11 @@ export function describeModel(model: Module): DescribedModel {
       }
     }
   };
-  visit(model, "(root)");
+  visit(model, rootUnit);
   const description = {
     units: names
       .map((name) => ({ name, parameters: owned.get(name)!, uses: [...uses.get(name)!].filter((u) => u !== name) }))
       .filter((u) => u.parameters.length > 0 || u.uses.length > 0),
   };
-  return { description, parameters: new Map(named), unitOf: (module) => unitOf.get(module) ?? "(root)" };
+  return { description, parameters: new Map(named), unitOf: (module) => unitOf.get(module) ?? rootUnit };
 }

@@ -7,11 +7,12 @@ import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { type DType, dtypeBytes } from "../device/dtype.ts";
 import type { Span } from "../device/ops.ts";
+import { rootUnit } from "../nn/describe.ts";
 import { piecesWithin } from "../plan/layout.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { type Elements, readElements } from "./elements.ts";
+import { readElements } from "./elements.ts";
 import type { FlatState } from "./flat.ts";
-import { pieceElements } from "./state.ts";
+import { pieceElements, stateRanges } from "./state.ts";
 
 /** A segment's output, with the name of the unit that made it. */
 export interface SegmentOutput {
@@ -19,12 +20,12 @@ export interface SegmentOutput {
   readonly tensor: Tensor;
 }
 
-/** The first output that is not finite on any rank, in words. @param outputs in the order of the forward pass */
+/** The first output that is not finite on any rank. @param outputs in the order of the forward pass */
 export async function firstBadOutput(
   device: Device,
   group: ProcessGroup,
   outputs: readonly SegmentOutput[],
-): Promise<string | undefined> {
+): Promise<BadOutput | undefined> {
   let own: Found | undefined;
   for (const [index, { tensor }] of outputs.entries()) {
     const value = await firstNonFinite(device, tensor.span, tensor.dtype, tensor.elements);
@@ -33,7 +34,24 @@ export async function firstBadOutput(
     break;
   }
   const first = await firstOfAll(group, own);
-  return first && `the output of ${outputs[first.index]!.unit} is ${first.value} on rank ${first.rank}`;
+  if (!first) return undefined;
+  const { unit } = outputs[first.index]!;
+  const name = unit === rootUnit ? "the embeddings or the head (what lies outside the blocks)" : unit;
+  return { unit, words: `the output of ${name} is ${first.value} on rank ${first.rank}` };
+}
+
+/** The first parameter of `flats` that is not finite, in words: then no batch is to blame. */
+export async function firstBadParameter(group: ProcessGroup, flats: readonly FlatState[]): Promise<string | undefined> {
+  const names = flats.flatMap((state) => state.layout.pieces.map((piece) => piece.name));
+  let own: Found | undefined;
+  for (const range of flats.flatMap(stateRanges).filter(({ kind }) => kind === "master")) {
+    const value = await firstBadValue(range.read, range.offset, range.count);
+    if (value === undefined) continue;
+    own = { index: names.indexOf(range.name), value };
+    break;
+  }
+  const first = await firstOfAll(group, own);
+  return first && `the parameter ${names[first.index]} holds ${first.value}`;
 }
 
 /** The first gradient tensor of `flats` that is not finite on any rank, in words. */
@@ -56,25 +74,32 @@ export async function firstBadGradient(
 async function firstInOwnRange(device: Device, state: FlatState, names: readonly string[]): Promise<Found | undefined> {
   for (const { start, end, gradients } of state.segments)
     for (const piece of piecesWithin(state.layout, Math.max(start, state.own.start), Math.min(end, state.own.end))) {
-      const value = await firstBadElement(device, gradients, piece.offset, piece.count);
+      const read = (offset: number, count: number): Promise<Float32Array> =>
+        readElements(device, gradients, offset, count);
+      const value = await firstBadValue(read, piece.offset, piece.count);
       if (value !== undefined) return { index: names.indexOf(piece.name), value };
     }
   return undefined;
 }
 
 /** The first of elements [first, first + count) of a flat buffer that is not finite. */
-async function firstBadElement(
-  device: Device,
-  from: Elements,
+async function firstBadValue(
+  read: (offset: number, count: number) => Promise<Float32Array>,
   first: number,
   count: number,
 ): Promise<number | undefined> {
   for (let done = 0; done < count; done += pieceElements) {
-    const values = await readElements(device, from, first + done, Math.min(pieceElements, count - done));
+    const values = await read(first + done, Math.min(pieceElements, count - done));
     const bad = values.find((value) => !Number.isFinite(value));
     if (bad !== undefined) return bad;
   }
   return undefined;
+}
+
+/** The unit whose output was the first that is not finite, and how to say so. */
+export interface BadOutput {
+  readonly unit: string;
+  readonly words: string;
 }
 
 interface Found {

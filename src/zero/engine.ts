@@ -18,7 +18,7 @@ import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { checkBatch, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
-import { firstBadGradient } from "./diagnose.ts";
+import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
@@ -281,8 +281,11 @@ export class Engine<B extends object> {
   async #stopped(why: Stop["why"], culprits: readonly FlatState[]): Promise<NumericalError> {
     const forward = (tape: Tape): Promise<Tensor> =>
       this.#options.model.forward(tape, uploadBatch<B>(tape, this.#batch!));
+    const output = await this.#evaluator.firstBadOutput(this.group, forward);
+    const unit = this.#units.all.find(({ name }) => name === output?.unit);
     const culprit =
-      (await this.#evaluator.firstBadOutput(this.group, forward)) ??
+      (unit && (await firstBadParameter(this.group, unit.flats))) ??
+      output?.words ??
       (await firstBadGradient(this.device, this.group, culprits)) ??
       "the loss is not finite";
     const { config } = this.plan;

@@ -5,7 +5,7 @@ import type { DType } from "../device/dtype.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { firstBadOutput, type SegmentOutput } from "./diagnose.ts";
+import { type BadOutput, firstBadOutput, type SegmentOutput } from "./diagnose.ts";
 import type { Units } from "./unit.ts";
 
 export class Evaluator {
@@ -33,8 +33,8 @@ export class Evaluator {
     return new Float32Array(bytes.buffer);
   }
 
-  /** Runs `forward` and tells the first segment of any rank whose output is not finite, in words. */
-  async firstBadOutput(group: ProcessGroup, forward: (tape: Tape) => Promise<unknown>): Promise<string | undefined> {
+  /** Runs `forward` and tells the first segment of any rank whose output is not finite. */
+  async firstBadOutput(group: ProcessGroup, forward: (tape: Tape) => Promise<unknown>): Promise<BadOutput | undefined> {
     const outputs: SegmentOutput[] = [];
     using tape = this.#tape((unit, tensor) => outputs.push({ unit, tensor: tape.own(tensor.retain()) }));
     await forward(tape);

@@ -122,9 +122,19 @@ describe("fp16", () => {
     const { records, error, first, last } = await train({ config: { fp16: { enabled: true } }, spoilt, steps: 1000 });
     expect(records.map((r) => r.lossScale)).toEqual([2 ** 16, ...Array.from({ length: 17 }, (_, i) => 2 ** (16 - i))]);
     expect(error).toBeInstanceOf(NumericalError);
-    expect((error as Error).message).toMatch(/^step 18: the output of transformer\.h\.1 is NaN on rank 0; /);
+    expect((error as Error).message).toMatch(
+      /^step 18: the parameter transformer\.h\.1\.mlp\.c_fc\.weight holds Infinity; /,
+    );
     expect((error as Error).message).toMatch(/the loss scale is at its minimum of 1\. Of 18 steps 0 were applied/);
     expect(last).toEqual(first);
+  });
+
+  test("a layer whose parameters are finite is named by its output", async () => {
+    const spoilt = { name: "transformer.h.1.mlp.c_fc.weight", value: 60_000 };
+    const { error } = await train({ config: { fp16: { enabled: true, loss_scale: 1 } }, spoilt, steps: 30 });
+    expect((error as Error).message).toMatch(
+      /^step 20: the output of transformer\.h\.1 is (NaN|-?Infinity) on rank 0; /,
+    );
   });
 });
 
@@ -136,7 +146,9 @@ describe("bf16", () => {
     expect(records).toHaveLength(20);
     expect(records.every((r) => r.skipped && r.lossScale === 1)).toBe(true);
     expect(records[0]!.reason).toBe("the loss is NaN");
-    expect((error as Error).message).toMatch(/^step 20: the output of transformer\.h\.0 is NaN on rank 0/);
+    expect((error as Error).message).toMatch(
+      /^step 20: the parameter transformer\.h\.0\.attn\.c_attn\.weight holds NaN/,
+    );
     expect((error as Error).message).not.toMatch(/scale/);
     expect(last).toEqual(first);
   });
