@@ -130,7 +130,7 @@ describe("fp16", () => {
   });
 
   test("a layer whose parameters are finite is named by its output", async () => {
-    const spoilt = { name: "transformer.h.1.mlp.c_fc.weight", value: 60_000 };
+    const spoilt = { name: "transformer.h.1.mlp.c_proj.weight", value: 60_000 };
     const { error } = await train({ config: { fp16: { enabled: true, loss_scale: 1 } }, spoilt, steps: 30 });
     expect((error as Error).message).toMatch(
       /^step 20: the output of transformer\.h\.1 is (NaN|-?Infinity) on rank 0; /,
