@@ -77,6 +77,16 @@ test("the migration page says of every key what becomes of it", async () => {
   await expect(withGenerated("migration", text)).toMatchFileSnapshot("../docs/migration.md");
 });
 
+test("the page on offload speaks of every key of it that is acted on", () => {
+  const text = page("offload");
+  const names = rows.flatMap(([path, { status }]) => {
+    const found = /(offload_\w+|aio)\.(\w+)$|^shunya\.(nvme_\w+|disk_\w+|delayed_\w+)$/.exec(path);
+    return status === "used" && found ? [found[2] ?? found[3]!] : [];
+  });
+  expect(names.length).toBeGreaterThan(15);
+  for (const name of names) expect(text, name).toContain(name);
+});
+
 test("the page of broken files shows what is printed", async () => {
   const text = page("config-errors");
   const parts = text.split(/(?<=```hjson\n)([\s\S]*?)(?=```)/);
