@@ -7,6 +7,7 @@ import { boolean, integer, number, oneOf, pair } from "./value-types.ts";
 
 const elementTypes = oneOf(["fp32", "bf16", "fp16"]);
 const share = number(0, { below: 1 });
+const noStairs = "the cycle has no stairs; DeepSpeed reads the key, and its cycle has none either";
 
 export const batchKeys = {
   train_batch_size: nullable(derived(integer(1), "samples in one optimizer step over all ranks and micro-batches")),
@@ -144,10 +145,8 @@ export const schedulerKeys = {
   "scheduler.params.cycle_second_step_size": nullable(
     derived(integer(0), "OneCycle: steps of the fall; left out: as many as the rise"),
   ),
-  "scheduler.params.cycle_first_stair_count": derived(integer(0), "OneCycle: stairs of the rise; left out: 0, none"),
-  "scheduler.params.cycle_second_stair_count": nullable(
-    derived(integer(0), "OneCycle: stairs of the fall; left out: as the rise"),
-  ),
+  "scheduler.params.cycle_first_stair_count": unused(noStairs, { obeyed: [0], type: integer(0) }),
+  "scheduler.params.cycle_second_stair_count": unused(noStairs, { obeyed: [0], type: integer(0) }),
   "scheduler.params.decay_step_size": derived(integer(0), "OneCycle: steps of one decay; left out: 0, none"),
   "scheduler.params.cycle_momentum": derived(
     boolean,

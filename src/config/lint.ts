@@ -2,6 +2,7 @@
 
 import type { UsedPath } from "./keys.ts";
 import type { Settings } from "./reader.ts";
+import { rateInsteadOf } from "./schedule.ts";
 import type { ResolvedConfig } from "./types.ts";
 
 export interface LintInput {
@@ -114,6 +115,7 @@ const others = ([, ...rest]: readonly string[]): string => (rest.length === 0 ? 
 const warmupBeyondRun: Rule = ({ settings, config, steps }) => {
   const { schedule } = config;
   if (schedule === undefined || !("warmupSteps" in schedule)) return;
+  if ("totalSteps" in schedule && !settings.has("scheduler.params.total_num_steps")) return; // an error of its own
   const written = "totalSteps" in schedule ? schedule.totalSteps : Number.POSITIVE_INFINITY;
   const run = Math.min(written, steps ?? Number.POSITIVE_INFINITY);
   if (schedule.warmupSteps < run) return;
@@ -121,6 +123,66 @@ const warmupBeyondRun: Rule = ({ settings, config, steps }) => {
     "scheduler.params.warmup_num_steps",
     `a warm-up of ${schedule.warmupSteps} steps, and the run has ${run}: the learning rate never reaches its height; shorten it`,
   );
+};
+
+/** Hugging Face's integration refuses the mismatch; DeepSpeed goes by the schedule and says nothing. */
+const rateWithoutEffect: Rule = ({ settings, config }) => {
+  const path = "optimizer.params.lr";
+  const acting = rateInsteadOf(config.schedule);
+  const place = settings.placeOf(path);
+  if (acting === undefined || place === undefined || acting.value === config.optimizer.learningRate) return;
+  if (missesRates(settings)) return;
+  const { learningRate } = config.optimizer;
+  const told = `${learningRate} has no effect: ${config.schedule!.type} goes by ${acting.key}, which is ${acting.value}`;
+  if (place.source === "flag")
+    settings.error(path, `${told}; give --set scheduler.params.${acting.key}=${learningRate} too, or drop the flag`);
+  else settings.warn(path, `${told}; set scheduler.params.${acting.key}, or remove lr`);
+};
+
+const groupRateWithoutEffect: Rule = ({ settings, config }) => {
+  const acting = rateInsteadOf(config.schedule);
+  if (acting === undefined || missesRates(settings)) return;
+  const groups = config.parameterGroups.flatMap(({ learningRate }, i) =>
+    learningRate === undefined || learningRate === acting.value ? [] : [`group ${i + 1}'s lr ${learningRate}`],
+  );
+  if (groups.length === 0) return;
+  const { type } = config.schedule!;
+  const way = type.startsWith("Warmup") ? "use WarmupLR without warmup_max_lr, or WarmupCosineLR" : "use WarmupLR";
+  settings.warn(
+    "shunya.parameter_groups",
+    `${listed(groups)}: no effect, since ${type} gives every parameter the same rate, by ${acting.key} ${acting.value}; ${way}, or remove lr`,
+  );
+};
+
+/** True where the schedule's own rates are an error already. */
+const missesRates = (settings: Settings): boolean =>
+  settings.get("scheduler.type") === "OneCycle" &&
+  !(settings.has("scheduler.params.cycle_min_lr") && settings.has("scheduler.params.cycle_max_lr"));
+
+/** The first few of a list that may be long. */
+const listed = (items: readonly string[]): string =>
+  items.length <= 4 ? items.join(", ") : `${items.slice(0, 3).join(", ")} and ${items.length - 3} more`;
+
+const cycleUpsideDown: Rule = ({ settings, config: { schedule } }) => {
+  if (schedule?.type !== "OneCycle" || missesRates(settings)) return;
+  const { minLearningRate: low, maxLearningRate: high } = schedule;
+  if (high < low)
+    settings.warn(
+      "scheduler.params.cycle_max_lr",
+      `${high}, and cycle_min_lr is ${low}: the rate falls first and then rises; exchange the two`,
+    );
+};
+
+const decayWithoutSteps: Rule = ({ settings, config: { schedule } }) => {
+  if (schedule?.type !== "OneCycle" || schedule.decayStepSize > 0) return;
+  const decays = (["decay_lr_rate", "decay_mom_rate"] as const).filter(
+    (name) => (settings.get(`scheduler.params.${name}`) ?? 0) !== 0,
+  );
+  if (decays.length > 0)
+    settings.warn(
+      `scheduler.params.${decays[0]!}`,
+      `no effect${decays.length > 1 ? `, nor ${decays[1]}` : ""}: decay_step_size is 0, so nothing decays after the cycle; write decay_step_size`,
+    );
 };
 
 const scatterOff: Rule = ({ settings, config }) => {
@@ -141,6 +203,10 @@ const rules: readonly Rule[] = [
   oneSubGroup,
   stage3KeysBelow,
   warmupBeyondRun,
+  rateWithoutEffect,
+  groupRateWithoutEffect,
+  cycleUpsideDown,
+  decayWithoutSteps,
   scatterOff,
 ];
 

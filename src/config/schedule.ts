@@ -14,9 +14,7 @@ const parametersOf: Readonly<Record<ScheduleType, readonly string[]>> = {
   WarmupCosineLR: [...warmup, "total_num_steps", "warmup_min_ratio", "cos_min_ratio"],
   OneCycle: [
     ...["cycle_min_lr", "cycle_max_lr", "decay_lr_rate", "decay_step_size"],
-    ...["first_step_size", "second_step_size", "first_stair_count", "second_stair_count"].map(
-      (name) => `cycle_${name}`,
-    ),
+    ...["cycle_first_step_size", "cycle_second_step_size"],
     ...["cycle_momentum", "cycle_min_mom", "cycle_max_mom", "decay_mom_rate"],
   ],
   LRRangeTest: ["min_lr", "step_size", "step_rate", "staircase"].map((name) => `lr_range_test_${name}`),
@@ -74,7 +72,6 @@ export function resolveSchedule(settings: Settings, optimizer: OptimizerConfig):
 function oneCycle(settings: Settings, optimizer: OptimizerConfig): ScheduleConfig {
   const type = "OneCycle";
   const firstStepSize = settings.get("scheduler.params.cycle_first_step_size") ?? 2000;
-  const firstStairCount = settings.get("scheduler.params.cycle_first_stair_count") ?? 0;
   return {
     type,
     minLearningRate: needed(settings, type, "cycle_min_lr", "the learning rate at both ends of the cycle"),
@@ -82,8 +79,6 @@ function oneCycle(settings: Settings, optimizer: OptimizerConfig): ScheduleConfi
     decayRate: settings.get("scheduler.params.decay_lr_rate") ?? 0,
     firstStepSize,
     secondStepSize: settings.get("scheduler.params.cycle_second_step_size") ?? firstStepSize,
-    firstStairCount,
-    secondStairCount: settings.get("scheduler.params.cycle_second_stair_count") ?? firstStairCount,
     decayStepSize: settings.get("scheduler.params.decay_step_size") ?? 0,
     momentum: momentumCycle(settings, optimizer),
   };
@@ -112,6 +107,22 @@ function warmupOf(settings: Settings): WarmupConfig {
     warmupSteps: settings.get("scheduler.params.warmup_num_steps") ?? 1000,
     warmupType: settings.get("scheduler.params.warmup_type") ?? "log",
   };
+}
+
+/** What a schedule goes by in place of the optimizer's lr: the key, and its value; undefined where lr itself counts. */
+export function rateInsteadOf(schedule: ScheduleConfig | undefined): { key: string; value: number } | undefined {
+  switch (schedule?.type) {
+    case "WarmupLR":
+    case "WarmupDecayLR":
+      if (schedule.maxLearningRate === undefined) return undefined;
+      return { key: "warmup_max_lr", value: schedule.maxLearningRate };
+    case "OneCycle":
+      return { key: "cycle_max_lr", value: schedule.maxLearningRate };
+    case "LRRangeTest":
+      return { key: "lr_range_test_min_lr", value: schedule.minLearningRate };
+    default:
+      return undefined;
+  }
 }
 
 /** A parameter that has no default. */

@@ -83,9 +83,6 @@ export type ScheduleConfig =
       readonly decayRate: number;
       readonly firstStepSize: number;
       readonly secondStepSize: number;
-      /** 0: no stairs. */
-      readonly firstStairCount: number;
-      readonly secondStairCount: number;
       /** 0: no decay after the cycle. */
       readonly decayStepSize: number;
       /** Undefined: the momentum (Adam's and Lion's beta1) does not cycle. */

@@ -6,7 +6,7 @@
  * rate 0 whatever its least ratio, and OneCycle with the least momentum although its cycle begins at the greatest. Not kept:
  * that OneCycle sets Adam's beta2 to 0.99 where it cycles the momentum.
  */
-import type { ScheduleConfig, WarmupConfig } from "../config/types.ts";
+import type { ResolvedConfig, ScheduleConfig, WarmupConfig } from "../config/types.ts";
 
 type OneCycleConfig = Extract<ScheduleConfig, { type: "OneCycle" }>;
 
@@ -50,6 +50,38 @@ export function momentumOf(schedule: ScheduleConfig | undefined, update: number)
   const share = cycleShare(schedule, iteration);
   if (share !== undefined) return between(maxMomentum, minMomentum, share);
   return Math.min(greatestMomentum, maxMomentum * (1 + decayRate * decayIntervals(schedule, iteration)));
+}
+
+/** Where the learning rate goes in a run. */
+export interface LearningRateRange {
+  readonly first: number;
+  readonly lowest: number;
+  readonly highest: number;
+  readonly last: number;
+}
+
+/**
+ * The rates that a run of `steps` updates really has, of the optimizer's own parameters (groups may have others).
+ * @param config of a run whose length is known, so that no schedule waits for it
+ */
+export function learningRateRange(
+  { schedule, optimizer }: Pick<ResolvedConfig, "schedule" | "optimizer">,
+  steps: number,
+): LearningRateRange {
+  const updates = [1, ...turns(schedule), steps].filter((update) => update <= steps);
+  const rates = updates.map((update) => learningRateOf(schedule, optimizer.learningRate, update));
+  return { first: rates[0]!, lowest: Math.min(...rates), highest: Math.max(...rates), last: rates.at(-1)! };
+}
+
+/** Updates between which the rate only rises or only falls. */
+function turns(schedule: ScheduleConfig | undefined): number[] {
+  if (schedule === undefined || schedule.type === "LRRangeTest") return [];
+  if (schedule.type === "OneCycle") {
+    const { firstStepSize, secondStepSize } = schedule;
+    return [firstStepSize + 1, firstStepSize + secondStepSize, firstStepSize + secondStepSize + 1];
+  }
+  const end = warmupSteps(schedule);
+  return [end + 1, end + 2];
 }
 
 const greatestMomentum = 0.9999;

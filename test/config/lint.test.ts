@@ -85,6 +85,99 @@ const cases: readonly [
   [warmup(10, 8), /a warm-up of 10 steps, and the run has 8/, warmup(10, 80)],
 ];
 
+const rated = (scheduler: object, lr = 0.01, groups?: object) => ({
+  optimizer: { type: "AdamW", params: { lr } },
+  scheduler,
+  ...(groups && { shunya: { parameter_groups: groups } }),
+});
+const decay = { total_num_steps: 9000 };
+const cycle = { cycle_min_lr: 1e-4, cycle_max_lr: 0.01 };
+const biases = [
+  { match: "*.bias", lr: 0.5 },
+  { match: "*", weight_decay: 0 },
+];
+/** Each: a schedule with rates of its own, and the same where lr acts or agrees. */
+const rateCases: readonly [hurts: object, wanted: RegExp, well: object][] = [
+  [
+    rated({ type: "WarmupDecayLR", params: decay }),
+    /^optimizer\.params\.lr: 0\.01 has no effect: WarmupDecayLR goes by warmup_max_lr, which is 0\.001; set scheduler\.params\.warmup_max_lr, or remove lr$/,
+    rated({ type: "WarmupDecayLR", params: { ...decay, warmup_max_lr: 0.01 } }),
+  ],
+  [
+    rated({ type: "WarmupLR", params: { warmup_max_lr: 0.02 } }),
+    /lr: 0\.01 has no effect: WarmupLR goes by warmup_max_lr, which is 0\.02/,
+    rated({ type: "WarmupLR" }),
+  ],
+  [
+    rated({ type: "OneCycle", params: cycle }, 0.5),
+    /lr: 0\.5 has no effect: OneCycle goes by cycle_max_lr, which is 0\.01/,
+    rated({ type: "OneCycle", params: cycle }),
+  ],
+  [
+    rated({ type: "LRRangeTest" }),
+    /LRRangeTest goes by lr_range_test_min_lr, which is 0\.001/,
+    rated({ type: "LRRangeTest", params: { lr_range_test_min_lr: 0.01 } }),
+  ],
+  [
+    rated({ type: "WarmupLR", params: { warmup_max_lr: 0.01 } }, 0.01, biases),
+    /^shunya\.parameter_groups: group 1's lr 0\.5: no effect, since WarmupLR gives every parameter the same rate/,
+    rated({ type: "WarmupLR" }, 0.01, biases),
+  ],
+  [
+    rated({ type: "OneCycle", params: { cycle_min_lr: 0.1, cycle_max_lr: 0.01 } }),
+    /cycle_max_lr: 0\.01, and cycle_min_lr is 0\.1: the rate falls first/,
+    rated({ type: "OneCycle", params: { cycle_min_lr: 0.01, cycle_max_lr: 0.01 } }),
+  ],
+  [
+    rated({ type: "OneCycle", params: { ...cycle, decay_lr_rate: 0.1, decay_mom_rate: 0.1 } }),
+    /decay_lr_rate: no effect, nor decay_mom_rate: decay_step_size is 0/,
+    rated({ type: "OneCycle", params: { ...cycle, decay_lr_rate: 0.1, decay_step_size: 1 } }),
+  ],
+  [
+    rated({ type: "OneCycle", params: { ...cycle, cycle_first_stair_count: 4, cycle_second_stair_count: 2 } }),
+    /cycle_first_stair_count: has no effect here, nor scheduler\.params\.cycle_second_stair_count: the cycle has no stairs/,
+    rated({ type: "OneCycle", params: { ...cycle, cycle_first_stair_count: 0 } }),
+  ],
+];
+
+test.each(rateCases)("%j", (hurts, wanted, well) => {
+  expect(warnings(hurts)).toMatch(wanted);
+  expect(warnings(well)).toBe("");
+});
+
+test("a learning rate given as a flag acts or is refused", () => {
+  const examined = (params: object) =>
+    examineConfig({
+      file: parseConfigObject({
+        train_batch_size: 2,
+        optimizer: { type: "AdamW" },
+        scheduler: { type: "WarmupDecayLR", params },
+      }),
+      overrides: [["optimizer.params.lr", 0.5]],
+      worldSize: 2,
+    });
+  const refused = examined(decay);
+  expect(refused.config).toBeUndefined();
+  expect(refused.problems.map((p) => `${p.level} ${p.path}: ${p.message}`)).toEqual([
+    "error optimizer.params.lr: 0.5 has no effect: WarmupDecayLR goes by warmup_max_lr, which is 0.001; give --set scheduler.params.warmup_max_lr=0.5 too, or drop the flag",
+  ]);
+  for (const warmup_max_lr of [0.5, "auto"]) {
+    const { config, problems } = examined({ ...decay, warmup_max_lr });
+    expect(problems).toEqual([]);
+    expect(config?.schedule).toMatchObject({ maxLearningRate: 0.5 });
+  }
+});
+
+test("what a schedule lacks is told alone", () => {
+  const told = (type: string) =>
+    examineConfig({
+      file: parseConfigObject({ train_batch_size: 2, ...rated({ type, params: {} }, 0.5) }),
+      worldSize: 2,
+    }).problems.map((p) => p.message);
+  expect(told("WarmupCosineLR")).toEqual([expect.stringMatching(/^WarmupCosineLR needs it/)]);
+  expect(told("OneCycle")).toEqual([expect.stringMatching(/needs it/), expect.stringMatching(/needs it/)]);
+});
+
 test.each(cases)("%j", (hurts, wanted, well, known) => {
   expect(warnings(hurts, known)).toMatch(wanted);
   expect(warnings(well, known)).toBe("");

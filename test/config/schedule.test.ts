@@ -35,7 +35,7 @@ describe("DeepSpeed's defaults", () => {
       { type: "LRRangeTest", minLearningRate: 1e-3, stepSize: 2000, stepRate: 1, staircase: false },
     ],
     [
-      { type: "OneCycle", params: { cycle_min_lr: 1e-5, cycle_max_lr: 1e-2, cycle_first_stair_count: 4 } },
+      { type: "OneCycle", params: { cycle_min_lr: 1e-5, cycle_max_lr: 1e-2 } },
       {
         type: "OneCycle",
         minLearningRate: 1e-5,
@@ -43,8 +43,6 @@ describe("DeepSpeed's defaults", () => {
         decayRate: 0,
         firstStepSize: 2000,
         secondStepSize: 2000,
-        firstStairCount: 4,
-        secondStairCount: 4,
         decayStepSize: 0,
         momentum: { minMomentum: 0.8, maxMomentum: 0.9, decayRate: 0 },
       },
@@ -61,7 +59,6 @@ test("OneCycle with every parameter, and with a momentum that stays", () => {
     decay_lr_rate: 1e-3,
     cycle_first_step_size: 10,
     cycle_second_step_size: 0,
-    cycle_second_stair_count: 2,
     decay_step_size: 7,
     cycle_min_mom: 0.08,
     cycle_max_mom: 0.09,
@@ -74,8 +71,6 @@ test("OneCycle with every parameter, and with a momentum that stays", () => {
     decayRate: 1e-3,
     firstStepSize: 10,
     secondStepSize: 0,
-    firstStairCount: 0,
-    secondStairCount: 2,
     decayStepSize: 7,
     momentum: { minMomentum: 0.08, maxMomentum: 0.09, decayRate: -1e-3 },
   });

@@ -1,7 +1,7 @@
 /** Values that DeepSpeed's own schedulers give (recorded from its code): entry k is the rate after its k-th step, k from 1. */
 import { expect, test } from "vitest";
 import type { ScheduleConfig } from "../../src/config/types.ts";
-import { learningRateOf, momentumOf } from "../../src/optim/schedules.ts";
+import { learningRateOf, learningRateRange, momentumOf } from "../../src/optim/schedules.ts";
 
 /** After k steps of the scheduler, update k + 1 is made. */
 const after = (schedule: ScheduleConfig, base: number, k: number): number => learningRateOf(schedule, base, k + 1);
@@ -100,8 +100,6 @@ const oneCycle: ScheduleConfig = {
   decayRate: 1e-3,
   firstStepSize: 10,
   secondStepSize: 10,
-  firstStairCount: 0,
-  secondStairCount: 0,
   decayStepSize: 10,
   momentum: { minMomentum: 0.08, maxMomentum: 0.09, decayRate: 1e-3 },
 };
@@ -213,4 +211,38 @@ test("a warm-up without a greatest rate of its own ends at the group's, and a co
     ...{ totalSteps: 20, warmupSteps: 4, minRatio: 0, cosMinRatio: 0 },
   };
   for (const k of [2, 4, 9, 15]) expect(after(cosine, 0.3, k)).toBeCloseTo(3 * after(cosine, 0.1, k), 12);
+});
+
+test("the range of a run is that of all its updates", () => {
+  const optimizer = {
+    type: "SGD",
+    learningRate: 0.3,
+    weightDecay: 0,
+    momentum: 0,
+    dampening: 0,
+    nesterov: false,
+  } as const;
+  const warmup = { warmupSteps: 10, minLearningRate: 0.1, maxLearningRate: 0.2 };
+  const schedules: (ScheduleConfig | undefined)[] = [
+    undefined,
+    oneCycle,
+    { ...oneCycle, minLearningRate: 1e-2, maxLearningRate: 1e-5 } as ScheduleConfig,
+    { ...oneCycle, secondStepSize: 0 } as ScheduleConfig,
+    { type: "LRRangeTest", minLearningRate: 1e-3, stepSize: 7, stepRate: 1, staircase: true },
+    ...(["log", "linear"] as const).flatMap((warmupType): ScheduleConfig[] => [
+      { ...warmup, type: "WarmupLR", warmupType },
+      { ...warmup, type: "WarmupDecayLR", warmupType, totalSteps: 30 },
+      { type: "WarmupCosineLR", warmupSteps: 10, warmupType, totalSteps: 30, minRatio: 0, cosMinRatio: 0.1 },
+    ]),
+  ];
+  for (const schedule of schedules)
+    for (const steps of [1, 2, 10, 11, 12, 13, 20, 21, 22, 29, 60]) {
+      const rates = Array.from({ length: steps }, (_, i) => learningRateOf(schedule, 0.3, i + 1));
+      expect(learningRateRange({ schedule, optimizer }, steps)).toEqual({
+        first: rates[0],
+        lowest: Math.min(...rates),
+        highest: Math.max(...rates),
+        last: rates.at(-1),
+      });
+    }
 });

@@ -148,8 +148,6 @@ const cycle: ScheduleConfig = {
   decayRate: 0,
   firstStepSize: 4,
   secondStepSize: 4,
-  firstStairCount: 0,
-  secondStairCount: 0,
   decayStepSize: 0,
   momentum: { minMomentum: 0.8, maxMomentum: 0.9, decayRate: 0 },
 };
