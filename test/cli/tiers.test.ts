@@ -1,5 +1,5 @@
 // Offload as a user meets it: what train says of tiers, budgets, folders that cannot be used, and endings that leave nothing.
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -231,6 +231,21 @@ test("a disk on which no more fits, below a script of one's own", { skip: !canLi
   expect(stderr).toMatch(/^error: rank 1: .*rank-0001\.swap \(rank 1\): .* at offset \d+ failed: .*ulimit -f/m);
   expect(exitCode).toBe(exitCodes.disk);
   expect(readdirSync(swap)).toEqual([]);
+});
+
+test("memory that the system does not let be locked is said once, with the limit, and training goes on", {
+  skip: !canLimit,
+}, () => {
+  // The superuser may lock all it likes, unless that right is taken from it.
+  const unprivileged = process.getuid?.() === 0 ? ["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"] : [];
+  const flags = [...tiny, "--steps", "2", "--stage", "2", ...zero("offload_optimizer.device=cpu")];
+  const command = ["--memlock=102400", ...unprivileged, process.execPath, join(root, "bin/shunya.js"), ...flags];
+  const { status, stdout, stderr } = spawnSync("prlimit", command, { cwd: root, encoding: "utf8" });
+  expect(status).toBe(exitCodes.ok);
+  expect(
+    stderr.match(/^warning: pin_memory: \d+ bytes of host memory are not page-locked .* may lock 102400 bytes/gm),
+  ).toHaveLength(1);
+  expect(stdout).toMatch(/^Page-locked host memory of rank 0: [\d.]+ (K?B) \([\d.]+ MB refused\)\.$/m);
 });
 
 test("leftovers are mentioned where a run uses their folder, and shown and removed by the doctor", async () => {
