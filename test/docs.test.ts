@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { answerConfig } from "../src/cli/config.ts";
 import { renderProblems } from "../src/cli/config-report.ts";
 import { readConfigText } from "../src/config/json.ts";
-import type { KeySpec } from "../src/config/key-kinds.ts";
+import type { KeySpec, UnusedKey } from "../src/config/key-kinds.ts";
 import { aliases, keys, misspellings } from "../src/config/keys.ts";
 import { memoryKinds } from "../src/device/ledger.ts";
 import { trafficKinds } from "../src/device/traffic.ts";
@@ -45,13 +45,26 @@ test("the configuration page lists the keys that are acted on", async () => {
 const inside = (spec: { readonly inside?: readonly string[] }): string =>
   spec.inside === undefined ? "" : ` (in it: ${spec.inside.map((name) => `\`${name}\``).join(", ")})`;
 
+/** Values of which nothing is said, but for false and 0 where they are DeepSpeed's word for "off". */
+function unsaid({ obeyed, deepspeed }: UnusedKey): string {
+  const happens = obeyed.filter((value) => value !== false || deepspeed !== undefined).map(code);
+  const both = [
+    ...(happens.length > 0 ? [`${happens.join(", ")}: what happens anyway`] : []),
+    ...(deepspeed === undefined ? [] : [`${code(deepspeed)}: DeepSpeed's default`]),
+  ];
+  return both.length === 0 ? "" : ` (${both.join("; ")})`;
+}
+
 /** What happens to a key, and why. */
 function fate(spec: KeySpec): [what: string, why: string] {
   if (spec.status === "fixed")
     return ["enum" in spec.schema ? `only ${spec.wanted}` : "must be off", spec.why + inside(spec)];
   if (spec.status === "replaced") return ["read under its new name", `write \`${spec.by}\``];
   if (spec.status === "unused")
-    return [spec.isMissing ? "not yet" : "no effect", spec.why.replace(/^a DeepSpeed key .*?; /, "") + inside(spec)];
+    return [
+      (spec.isMissing ? "not yet" : "no effect") + unsaid(spec),
+      spec.why.replace(/^a DeepSpeed key .*?; /, "") + inside(spec),
+    ];
   const here = spec.leftOut === undefined ? "derived" : code(spec.leftOut);
   const differs = spec.deepspeed === undefined ? "" : `; left out: ${here}, in DeepSpeed ${code(spec.deepspeed)}`;
   return ["acts", `${spec.doc}${differs}`];
@@ -71,7 +84,7 @@ test("the migration page says of every key what becomes of it", async () => {
   const tables = [...sections].map(
     ([section, cells]) => `### ${section}\n\n${markdown(["key", "here", "why"], cells)}`,
   );
-  const kinds = fates.map(([, what]) => what.replace(/^only .*/, "only some values"));
+  const kinds = fates.map(([, what]) => what.replace(/^only .*/, "only some values").replace(/ \(.*/, ""));
   const counts = [...new Set(kinds)].map((kind) => `${kinds.filter((k) => k === kind).length} ${kind}`).join(", ");
   const text = [`${fates.length} names: ${counts}.`, ...tables].join("\n\n");
   await expect(withGenerated("migration", text)).toMatchFileSnapshot("../docs/migration.md");

@@ -39,6 +39,8 @@ export interface UnusedKey {
   readonly why: string;
   /** Values that ask for what happens anyway, so that nothing need be said; null always does, and a section that is off. */
   readonly obeyed: readonly ConfigScalar[];
+  /** DeepSpeed's default, where it is none of those: a file that repeats it asks for nothing. */
+  readonly deepspeed: ConfigScalar | undefined;
   /** Undefined: any value. */
   readonly type: ValueType<unknown> | undefined;
   /** True for a feature that this version does not have; else there is nothing to have. */
@@ -105,9 +107,20 @@ export function mustBeOff(why: string): FixedKey {
 
 export function unused(
   why: string,
-  more: { readonly obeyed?: readonly ConfigScalar[]; readonly type?: ValueType<unknown> } = {},
+  more: {
+    readonly obeyed?: readonly ConfigScalar[];
+    readonly deepspeed?: ConfigScalar;
+    readonly type?: ValueType<unknown>;
+  } = {},
 ): UnusedKey {
-  return { status: "unused", why, obeyed: more.obeyed ?? [false], type: more.type, isMissing: false };
+  const { obeyed = [false], deepspeed, type } = more;
+  return { status: "unused", why, obeyed, deepspeed, type, isMissing: false };
+}
+
+/** True for a value of which nothing is said: it asks for what happens anyway, or for nothing. */
+export function passesUnsaid(spec: UnusedKey, node: ConfigNode): boolean {
+  if (node.kind !== "scalar") return node.kind === "object" && isOff(node);
+  return node.value === null || node.value === spec.deepspeed || spec.obeyed.includes(node.value);
 }
 
 /** A key of DeepSpeed's whose feature is not here and whose absence changes no result that is promised. */

@@ -17,7 +17,7 @@ export const reportingKeys = {
   dump_state: used(boolean, false, "show the engine's state at the start"),
   "comms_logger.enabled": derived(boolean, "count and time collectives; left out: true where the section stands"),
   "comms_logger.verbose": used(boolean, false, "a line for each collective"),
-  "comms_logger.prof_all": unused("all collectives are counted", { obeyed: [true, false] }),
+  "comms_logger.prof_all": unused("all collectives are counted", { obeyed: [true] }),
   "comms_logger.prof_ops": unused("all collectives are counted"),
   "comms_logger.debug": unused("a collective is always named by its caller"),
   "flops_profiler.enabled": used(boolean, false, "show the operations of one step by module"),

@@ -18,7 +18,10 @@ export const batchKeys = {
     derived(integer(1), "micro-batches whose gradients are added before one optimizer step"),
   ),
   managed_gradient_accumulation: always([true], "the engine decides when a step ends"),
-  dataloader_drop_last: unused("a batch is always full: it goes on with the next epoch", { obeyed: [true] }),
+  dataloader_drop_last: unused("a batch is always full, since it goes on with the next epoch", {
+    obeyed: [],
+    deepspeed: false,
+  }),
 } as const satisfies Readonly<Record<string, KeySpec>>;
 
 export const precisionKeys = {
@@ -38,7 +41,10 @@ export const precisionKeys = {
     true,
     "skip a step whose gradients are not finite, at every stage; false: such a step stops the run",
   ),
-  "bf16.immediate_grad_update": unused("gradients are always added as they are produced", { obeyed: [true, false] }),
+  "bf16.immediate_grad_update": unused("gradients are always added as they are produced", {
+    obeyed: [true],
+    deepspeed: false,
+  }),
   "bf16.bf16_master_weights_and_grads": always([false], "master weights are always fp32"),
   "bf16.bf16_optimizer_states": always([false], "optimizer states are always fp32"),
   "data_types.grad_accum_dtype": nullable(

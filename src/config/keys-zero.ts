@@ -162,13 +162,21 @@ export const zeroKeys = {
   "zero_optimization.round_robin_gradients": unused("every rank owns an equal range, so there is nothing to balance"),
   "zero_optimization.load_from_fp32_weights": unused("weights are always read in full precision", { obeyed: [true] }),
   "zero_optimization.elastic_checkpoint": unused("DeepSpeed's own checkpoints are not read"),
-  "zero_optimization.pipeline_loading_checkpoint": unused("weights are always streamed", { obeyed: [true, false] }),
+  "zero_optimization.pipeline_loading_checkpoint": unused("weights are always streamed", {
+    obeyed: [true],
+    deepspeed: false,
+  }),
   "zero_optimization.memory_efficient_linear": unused("what is saved for backward never pins a parameter", {
     obeyed: [true],
   }),
-  "zero_optimization.override_module_apply": unused("it speaks of PyTorch modules", { obeyed: [true, false] }),
+  "zero_optimization.override_module_apply": unused(
+    "it speaks of PyTorch modules, whose apply is never replaced here",
+    {
+      deepspeed: true,
+    },
+  ),
   "zero_optimization.log_trace_cache_warnings": unused("the order of units is learned, and a change is no fault"),
-  "zero_optimization.enable_sanity_checks": unused("the checks are always on", { obeyed: [true, false] }),
+  "zero_optimization.enable_sanity_checks": unused("the checks are always on", { obeyed: [true], deepspeed: false }),
   "zero_optimization.save_muon_momentum_buffer_in_memory": unused("there is no Muon here"),
   "zero_optimization.leaf_module": section(
     unused("mark a module as a unit in code instead"),
@@ -195,8 +203,13 @@ export const zeroKeys = {
   ),
   allgather_size: unused("an old key of DeepSpeed's; write zero_optimization.allgather_bucket_size"),
   disable_allgather: unused("updated parameters always travel by all-gather"),
-  zero_allow_untested_optimizer: unused("every optimizer here is tested with every stage", { obeyed: [true, false] }),
-  zero_force_ds_cpu_optimizer: unused("there is one implementation of each optimizer", { obeyed: [true, false] }),
+  zero_allow_untested_optimizer: unused("every optimizer here is tested with every stage, so none is refused", {
+    obeyed: [true],
+    deepspeed: false,
+  }),
+  zero_force_ds_cpu_optimizer: unused("every optimizer here updates on the host too, so none is refused", {
+    deepspeed: true,
+  }),
 
   "aio.block_size": used(integer(1), 2 ** 20, "bytes of one request to a drive"),
   "aio.queue_depth": used(integer(1), 8, "requests of one thread that are under way at once"),

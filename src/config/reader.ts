@@ -2,13 +2,13 @@
 
 import type { ConfigProblem } from "../errors/errors.ts";
 import { type ConfigNode, joinPath } from "./json.ts";
-import type { KeySpec, ReplacedKey, UnusedKey, UsedKey } from "./key-kinds.ts";
+import { type KeySpec, passesUnsaid, type ReplacedKey, type UnusedKey, type UsedKey } from "./key-kinds.ts";
 import { keys, misspellings, type UsedPath } from "./keys.ts";
 import { canonicalPath, isNote, placeholderIn, sections, specs, splitPath } from "./known-keys.ts";
 import { sectionFor } from "./shorthands.ts";
 import type { Place, ValueSource } from "./types.ts";
 import { judgeUnknown, type UnknownKey } from "./unknown-keys.ts";
-import { describe, isOff, isReadFromText, repairFor } from "./value-types.ts";
+import { describe, isReadFromText, repairFor } from "./value-types.ts";
 
 type Read<K extends UsedPath> = (typeof keys)[K] extends UsedKey<infer T> ? T : never;
 /** What `get` answers: the value, or the table's default; undefined only where the table has none. */
@@ -209,11 +209,9 @@ export class Settings {
   }
 
   #addUnused(path: string, spec: UnusedKey, node: ConfigNode, place: Place): void {
-    const value = node.kind === "scalar" ? node.value : undefined;
-    const isObeyed =
-      value === undefined ? node.kind === "object" && isOff(node) : value === null || spec.obeyed.includes(value);
-    if (isObeyed) return;
-    if (spec.type !== undefined && value !== "auto" && spec.type.read(node) === undefined)
+    if (passesUnsaid(spec, node)) return;
+    const isAuto = node.kind === "scalar" && node.value === "auto";
+    if (spec.type !== undefined && !isAuto && spec.type.read(node) === undefined)
       this.#tell("error", place, `found ${describe(node)}; wanted ${spec.type.wanted}${tailFor(node)}`);
     this.#unused.push({ path, place, why: spec.why });
   }

@@ -1,7 +1,7 @@
 /** The key table as a JSON Schema (draft 7), with which editors complete and check configuration files. */
 
 import { joinPath } from "./json.ts";
-import type { KeySpec } from "./key-kinds.ts";
+import type { KeySpec, UnusedKey } from "./key-kinds.ts";
 import { aliases, keys } from "./keys.ts";
 import { sectionFor } from "./shorthands.ts";
 import type { JsonSchema } from "./value-types.ts";
@@ -76,8 +76,12 @@ function valueSchema(spec: KeySpec): JsonSchema {
     case "replaced":
       return { description: `an old key; write ${spec.by}`, deprecated: true, ...spec.type.schema };
     case "unused": {
-      const value = spec.type && { anyOf: [spec.type.schema, { enum: ["auto", null, ...spec.obeyed] }] };
+      const value = spec.type && { anyOf: [spec.type.schema, { enum: unsaid(spec) }] };
       return { description: `has no effect here: ${spec.why}`, ...value };
     }
   }
 }
+
+const unsaid = ({ obeyed, deepspeed }: UnusedKey) => [
+  ...new Set(["auto", null, ...obeyed, ...(deepspeed === undefined ? [] : [deepspeed])]),
+];

@@ -1,6 +1,7 @@
 // No key passes in silence: neither in any place of the table, nor with any value.
 import { describe, expect, test } from "vitest";
-import { nodeFromValue, parseConfigText } from "../../src/config/json.ts";
+import { nodeFromValue, parseConfigObject, parseConfigText } from "../../src/config/json.ts";
+import type { KeySpec } from "../../src/config/key-kinds.ts";
 import { aliases, keys, misspellings } from "../../src/config/keys.ts";
 import { sections } from "../../src/config/known-keys.ts";
 import { examineConfig } from "../../src/config/resolve.ts";
@@ -65,4 +66,23 @@ test("the check hears a key that nobody speaks of", () => {
   const places = new Map(draft.places);
   places.delete("train_batch_size");
   expect(silentKeys(file.root, { draft: { places }, problems: [] })).toContain("train_batch_size");
+});
+
+test("a key without effect passes unsaid at what happens anyway, at DeepSpeed's default, and at no other value", () => {
+  const candidates = [true, false, 0, 1, -1, 3, 0.5, "x", "auto", [1], { a: 1 }, { enabled: true }];
+  for (const [path, spec] of Object.entries(keys) as [string, KeySpec][]) {
+    if (spec.status !== "unused") continue;
+    const unsaid = [...spec.obeyed, ...(spec.deepspeed === undefined ? [] : [spec.deepspeed])];
+    // Both answers to one question cannot be what happens.
+    expect([path, spec.obeyed.includes(true) && spec.obeyed.includes(false)]).toEqual([path, false]);
+    expect([path, new Set(unsaid).size]).toEqual([path, unsaid.length]);
+    for (const value of [...candidates, ...unsaid]) {
+      const config = withValue({ train_batch_size: 4, optimizer: { type: "Adam" } }, path.split("."), value);
+      if (path.startsWith("scheduler."))
+        Object.assign((config as { scheduler: object }).scheduler, { type: "WarmupLR" });
+      const { problems } = examineConfig({ file: parseConfigObject(config), worldSize: 4 });
+      const isTold = problems.some((problem) => problem.path === path);
+      expect([path, value, isTold]).toEqual([path, value, !unsaid.some((v) => v === value)]);
+    }
+  }
 });

@@ -1,9 +1,9 @@
 /** Which keys of a configuration are neither acted on nor spoken of. */
 import { type ConfigNode, joinPath } from "../../src/config/json.ts";
+import { passesUnsaid } from "../../src/config/key-kinds.ts";
 import { canonicalPath, sections, specs } from "../../src/config/known-keys.ts";
 import type { ConfigExamination } from "../../src/config/resolve.ts";
 import { sectionFor } from "../../src/config/shorthands.ts";
-import { isOff } from "../../src/config/value-types.ts";
 
 /** Paths of keys, as written, that passed in silence: no value of the configuration is theirs, and no problem names them. */
 export function silentKeys(
@@ -25,8 +25,7 @@ export function silentKeys(
       case "fixed":
         return spec.accepts(node);
       case "unused":
-        if (node.kind === "scalar") return isNull || spec.obeyed.includes(node.value);
-        return isOff(node);
+        return passesUnsaid(spec, node);
       case "replaced":
         return false; // it always has something to say
       default:
