@@ -80,6 +80,21 @@ export class Resumption {
     logger.warn(`what follows is not what a run without a stop would give, since settings changed:${lines}`);
   }
 
+  /** @param steps of the whole run @throws UsageError where the checkpoint is of a later step */
+  checkSteps(steps: number): void {
+    if (this.step <= steps) return;
+    throw new UsageError(
+      `--resume ${this.folder} goes on after step ${this.step}, and a run of ${steps} steps has ended by then: nothing is left to ` +
+        `train. --steps counts from the beginning of the run: give more than ${this.step}`,
+    );
+  }
+
+  /** What is said before the first step. @param steps of the whole run */
+  describe(steps: number): string {
+    const begin = `Going on after step ${this.step} of ${steps}, from ${this.folder}.\n`;
+    return this.step < steps ? begin : `${begin}Nothing is left to train; --steps above ${steps} goes on.\n`;
+  }
+
   isDamaged(folder: string): boolean {
     return this.#damaged.has(folder);
   }

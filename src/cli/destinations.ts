@@ -1,10 +1,15 @@
 /** Where a run writes to, checked before it begins: nobody trains for an hour and then learns that a folder is read-only. */
 import { once } from "node:events";
-import { createWriteStream, type WriteStream } from "node:fs";
+import { createWriteStream, existsSync, realpathSync, type WriteStream } from "node:fs";
 import { mkdtemp, rmdir, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
+import { isReplaceable } from "../monitor/earlier-file.ts";
+import { traceBegin } from "../report/trace-events.ts";
+import { checkpointsOf, type Resumption } from "./checkpoints.ts";
+import type { TrainJob } from "./job.ts";
 
 /**
  * Makes a folder where the output will be made, and takes it away again: access rights alone say too much to root, and too
@@ -28,6 +33,54 @@ export async function checkOutput(folder: string): Promise<void> {
   }
 }
 
+export interface EarlierOutput {
+  readonly job: Pick<TrainJob, "model">;
+  /** Written at the end, beside config.json and model.safetensors. */
+  readonly settingsName: string | undefined;
+  readonly resumed: Resumption | undefined;
+}
+
+/**
+ * A model in the folder may be days of training, and nobody asked for its end: it is replaced only by a run that goes on from it.
+ * @throws UsageError where another run left a model or checkpoints there
+ */
+export async function checkReplaced(output: string, { job, settingsName, resumed }: EarlierOutput): Promise<void> {
+  const checkpoints = checkpointsOf(output);
+  const steps = await publishedSteps(checkpoints);
+  const goesOn = resumed !== undefined && steps.some(({ folder }) => isSame(folder, resumed.folder));
+  const names = ["config.json", "model.safetensors", "model.safetensors.index.json"];
+  const written = settingsName === undefined ? names : [...names, settingsName];
+  const found = written.filter((name) => existsSync(join(output, name)));
+  const advice = "name another folder, or give --overwrite to replace it";
+  if (goesOn) {
+    const newer = steps.find(({ step, folder }) => step > resumed.step && !resumed.isDamaged(folder));
+    if (newer === undefined || found.length === 0) return;
+    throw new UsageError(
+      `--output ${output} holds the model of a run that came to step ${newer.step}, and this one goes on after step ` +
+        `${resumed.step}: ${advice}`,
+    );
+  }
+  if (typeof job.model === "string" && isSame(job.model, output) && steps.length === 0) return;
+  if (found.length === 0 && steps.length === 0) return;
+  const what = [...found, ...(steps.length > 0 ? [`checkpoints up to step ${steps[0]!.step}`] : [])].join(", ");
+  const more =
+    steps.length > 0
+      ? `; --resume ${checkpoints} goes on from it`
+      : found.includes("model.safetensors")
+        ? `; --model ${output} trains it further`
+        : "";
+  throw new UsageError(`--output ${output} holds what another run may need (${what}): ${advice}${more}`);
+}
+
+/** Whether two names lead to one folder that is there. */
+function isSame(one: string, other: string): boolean {
+  try {
+    return realpathSync(one) === realpathSync(other);
+  } catch {
+    return false;
+  }
+}
+
 export interface LineLogOptions {
   /** That named the file. */
   readonly flag: keyof typeof nouns;
@@ -37,6 +90,12 @@ export interface LineLogOptions {
 }
 
 const nouns = { "--log-json": "the log", "--trace": "the trace" } as const;
+
+/** By the first bytes of a file: is it one that an earlier run wrote? */
+const isOurs = {
+  "--log-json": (head: string) => /^\{\s*"step"\s*:\s*\d/.test(head),
+  "--trace": (head: string) => head.startsWith(traceBegin),
+} as const;
 
 /** A file that grows while training goes on. A disk that fills up costs the file, not the training. */
 export class LineLog implements AsyncDisposable {
@@ -48,13 +107,17 @@ export class LineLog implements AsyncDisposable {
   }
 
   /**
-   * Makes the file. One that is there is emptied, unless a run goes on in it.
+   * Makes the file. One of the same kind that is there is emptied, unless a run goes on in it; any other stays as it is.
    * @param inputs files that the run reads @throws UsageError
    */
   static async open(path: string, { flag, inputs, goesOn, logger }: LineLogOptions): Promise<LineLog> {
     const input = inputs.find((file) => resolve(file) === resolve(path));
     if (input !== undefined)
       throw new UsageError(`${flag} ${path} is also a file that this run reads; give it a name of its own`);
+    if (!isReplaceable(path, isOurs[flag]))
+      throw new UsageError(
+        `${flag} ${path} holds something that is not ${nouns[flag]} of a run; give another name, or remove it first`,
+      );
     const stream = createWriteStream(path, { flags: goesOn ? "a" : "w" });
     await once(stream, "open").catch((error: Error) => {
       throw new UsageError(`${flag} ${path} cannot be written: ${error.message}`);

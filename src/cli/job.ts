@@ -15,6 +15,8 @@ import { elementsOf } from "../tensor/tensor.ts";
 export interface TrainRequest extends Omit<TrainJob, "model"> {
   /** Undefined: chosen (choice.ts), and so is a configuration that is left out. */
   readonly model: TrainJob["model"] | undefined;
+  /** A model that another run left in `output` is replaced. */
+  readonly overwrite: boolean;
 }
 
 export interface TrainJob {

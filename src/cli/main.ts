@@ -8,7 +8,7 @@ import { createLogger } from "../log/logger.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
 
 const trainsOn =
-  "This version trains on the CPU of one Linux or macOS machine (fp32 and bf16); there is no GPU support yet.";
+  "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
 
 /** Far more than a machine is good for; each rank is a process. */
 const mostRanks = 256;
@@ -31,6 +31,7 @@ interface TrainFlags {
   readonly hostMemory?: number;
   readonly threads?: number;
   readonly output?: string;
+  readonly overwrite?: true;
   readonly saveEvery?: number;
   readonly resume?: string;
   readonly logJson?: string;
@@ -82,6 +83,7 @@ function trainCommand(): Command {
     .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
     .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
+    .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
     .option(
       "--resume <dir>",
@@ -108,6 +110,7 @@ function trainCommand(): Command {
         hostMemoryBytes: flags.hostMemory,
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
+        overwrite: flags.overwrite === true,
         saveEvery: flags.saveEvery,
         resume: flags.resume,
         trace: flags.trace,

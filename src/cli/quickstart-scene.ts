@@ -1,5 +1,5 @@
 /** What the quickstart trains on: the text that npm has installed, a small GPT, and a card too small for it at stage 0. */
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
@@ -13,6 +13,8 @@ export interface Scene {
   /** Where the trained model goes. */
   readonly trained: string;
   readonly logJson: string;
+  /** The folder is that of an earlier quickstart, whose model is replaced. */
+  readonly isRepeated: boolean;
   /** What each rank may hold on its device. */
   readonly cardBytes: number;
   /** The flags of `shunya train` for `job`, as a shell would be given them. */
@@ -54,10 +56,14 @@ export function setScene(folder: string, steps: number): Scene {
   const { lib, data } = findText();
   const config = join(folder, "ds_config.json");
   const model = join(folder, "model");
+  const files: readonly (readonly [path: string, text: string])[] = [
+    [config, `${JSON.stringify(settings, undefined, 2)}\n`],
+    [join(model, "config.json"), renderGpt2Config(shape)],
+  ];
+  const isRepeated = files.map(([path, text]) => isWritten(path, text)).every(Boolean);
   try {
     mkdirSync(model, { recursive: true });
-    writeFileSync(config, `${JSON.stringify(settings, undefined, 2)}\n`);
-    writeFileSync(join(model, "config.json"), renderGpt2Config(shape));
+    for (const [path, text] of files) writeFileSync(path, text);
   } catch (error) {
     throw new UsageError(`${folder} cannot be written: ${(error as Error).message}; name another folder with --output`);
   }
@@ -86,7 +92,18 @@ export function setScene(folder: string, steps: number): Scene {
     dataFlag,
     `--ranks ${ranks} --threads 1 --device-memory ${cardSize} --steps ${steps}`,
   ];
-  return { job, trained: join(folder, "trained"), logJson: join(folder, "log.ndjson"), cardBytes, flags, dataFlag };
+  const [trained, logJson] = [join(folder, "trained"), join(folder, "log.ndjson")];
+  return { job, trained, logJson, isRepeated, cardBytes, flags, dataFlag };
+}
+
+/** Whether an earlier quickstart wrote it. @throws UsageError where something else is there */
+function isWritten(path: string, text: string): boolean {
+  if (!existsSync(path)) return false;
+  const found = statSync(path).isFile() ? readFileSync(path, "utf8") : undefined;
+  if (found === text) return true;
+  throw new UsageError(
+    `${path} is not what the quickstart writes there; remove it, or name another folder with --output`,
+  );
 }
 
 /** TypeScript's declaration files: in a package for each platform since version 7, in `typescript` itself before. */

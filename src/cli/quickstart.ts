@@ -60,7 +60,7 @@ async function refuseStage0(scene: Scene, logger: Logger): Promise<void> {
   say("two steps on a device that only counts, and compares the peak with the card:");
   command(trainLine(0, scene.flags));
   try {
-    await runTrain(atStage(scene.job, 0), undefined, logger);
+    await runTrain({ ...atStage(scene.job, 0), overwrite: false }, undefined, logger);
   } catch (error) {
     if (!(error instanceof MemoryBudgetError)) throw error;
     say(error.message);
@@ -76,8 +76,9 @@ async function trainWhereItFits(scene: Scene, logger: Logger): Promise<TrainResu
     `By the same forecast stage ${stage} needs ${formatBytes(need.device)}. Each rank keeps one part in ${scene.job.ranks} of ` +
       `${shardedAt(stage)}. So the same model trains on the same card:`,
   );
-  command(trainLine(stage, [...scene.flags, `--output ${scene.trained} --log-json ${scene.logJson}`]));
-  return runTrain(atStage({ ...scene.job, output: scene.trained }, stage), scene.logJson, logger);
+  command(trainLine(stage, [...scene.flags, `--output ${scene.trained} --overwrite`, `--log-json ${scene.logJson}`]));
+  const job = atStage({ ...scene.job, output: scene.trained }, stage);
+  return runTrain({ ...job, overwrite: scene.isRepeated }, scene.logJson, logger);
 }
 
 async function lowestStage(scene: Scene): Promise<Candidate> {

@@ -16,7 +16,7 @@ import type { StepRecord } from "../zero/record.ts";
 import { checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob, chosenVocabulary } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
-import { checkOutput, LineLog } from "./destinations.ts";
+import { checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
@@ -47,12 +47,15 @@ export async function runTrain(
   await using opened = await openJob(job);
   for (const warning of opened.config.warnings) logger.warn(warning);
   resumed?.check(job, opened, logger);
+  resumed?.checkSteps(opened.steps);
   await checkSaving(job, resumed);
   const foretold = await forecastJob(job, opened, opened.config);
   for (const notice of checkDisk(job, opened, foretold)) logger.warn(notice);
   await checkBudget(job, opened, foretold);
   if (job.output !== undefined) await checkOutput(job.output);
   using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
+  const settingsName = choice?.settings && keptConfigName;
+  if (job.output !== undefined && !asked.overwrite) await checkReplaced(job.output, { job, settingsName, resumed });
   const { plan, operationsByUnit } = foretold;
   using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
   const inputs = [...job.data, ...(typeof config === "string" ? [config] : [])];
@@ -63,7 +66,7 @@ export async function runTrain(
   await using trace = job.trace === undefined ? undefined : await TraceFile.open(job.trace, { inputs, logger });
   write(renderOpening(job, opened, foretold));
   write(report.begin());
-  if (resumed) write(`Going on after step ${resumed.step} of ${opened.steps}, from ${resumed.folder}.\n`);
+  if (resumed) write(resumed.describe(opened.steps));
   const records: StepRecord[] = [];
   const printer = new StepPrinter({
     opened,

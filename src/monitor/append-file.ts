@@ -1,24 +1,37 @@
 /** A file that grows while training runs. Every write reaches the system at once, so that a crash loses nothing that was written. */
-import { appendFileSync, closeSync, fstatSync, mkdirSync, openSync } from "node:fs";
+import { appendFileSync, closeSync, fstatSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { isReplaceable, makeFolder } from "./earlier-file.ts";
+
+/** The folders output_path and job_name. */
+export const monitorLevels = 2;
+
+export interface AppendFileOptions {
+  /** Names the file in errors. */
+  readonly setting: string;
+  /** What an empty file begins with; what another one has to begin with. */
+  readonly head?: string | Uint8Array;
+  /** Where every file of the kind has the same first words, but no fixed head. */
+  readonly firstWords?: string;
+  /** How many folders are made where the file lies outside the working directory. */
+  readonly levels: number;
+}
 
 export class AppendFile {
   readonly #descriptor: number;
 
-  /**
-   * Makes the file and its folders, or goes on at the end of what is there.
-   * @param setting names it in errors @param head what an empty file begins with @throws UsageError
-   */
-  constructor(path: string, setting: string, head: string | Uint8Array = "") {
+  /** Makes the file and its folders, or goes on at the end of one of its own kind. @throws UsageError */
+  constructor(path: string, { setting, head = "", firstWords, levels }: AppendFileOptions) {
+    const begin = firstWords ?? (typeof head === "string" ? head : "");
     try {
-      mkdirSync(dirname(path), { recursive: true });
+      makeFolder(dirname(path), levels);
+      if (!isReplaceable(path, (found) => found.startsWith(begin)))
+        throw new Error("it holds something else; remove it first");
       this.#descriptor = openSync(path, "a");
       if (fstatSync(this.#descriptor).size === 0) this.append(head);
     } catch (error) {
-      throw new UsageError(
-        `${setting}: ${path} cannot be written: ${(error as Error).message}; name a folder that exists or can be made`,
-      );
+      throw new UsageError(`${setting}: ${path} cannot be written: ${(error as Error).message}, or give another path`);
     }
   }
 

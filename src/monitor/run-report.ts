@@ -7,7 +7,7 @@ import type { ReportingConfig } from "../config/types.ts";
 import type { Logger } from "../log/logger.ts";
 import type { Plan } from "../plan/plan.ts";
 import { CommunicationTotals, renderStepTraffic } from "../report/communication.ts";
-import { type OperationsByUnit, renderFlopsProfile } from "../report/flops-profile.ts";
+import { type OperationsByUnit, profileBegin, renderFlopsProfile } from "../report/flops-profile.ts";
 import { renderMemoryBreakdown } from "../report/memory-table.ts";
 import { PhaseTimes } from "../report/phase-table.ts";
 import { renderState } from "../report/state.ts";
@@ -36,7 +36,8 @@ export class RunReport implements Disposable {
     this.#options = options;
     this.#reporting = options.plan.config.reporting;
     const profile = this.#reporting.flopsProfiler?.outputFile;
-    if (profile !== undefined) new AppendFile(profile, "flops_profiler.output_file").close();
+    if (profile !== undefined)
+      new AppendFile(profile, { setting: "flops_profiler.output_file", firstWords: profileBegin, levels: 1 }).close();
     this.#monitors = new Monitors(options.plan.config, options.logger);
   }
 

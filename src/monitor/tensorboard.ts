@@ -2,7 +2,7 @@
 import { hostname } from "node:os";
 import { join } from "node:path";
 import type { MonitorConfig } from "../config/types.ts";
-import { AppendFile } from "./append-file.ts";
+import { AppendFile, monitorLevels } from "./append-file.ts";
 import { encodeScalars, encodeVersion, frameRecord } from "./event-file.ts";
 import type { Monitor, MonitorEvent } from "./monitor.ts";
 
@@ -17,7 +17,8 @@ export class TensorboardMonitor implements Monitor {
     // TensorBoard reads every file with "tfevents" in its name; time first, so that files sort by it. A run has its own.
     const name = `events.out.tfevents.${Math.floor(nowSeconds())}.${hostname()}.${process.pid}.0`;
     const head = frameRecord(encodeVersion(nowSeconds()));
-    this.#file = new AppendFile(join(outputPath, jobName, name), "tensorboard.output_path", head);
+    const setting = "tensorboard.output_path";
+    this.#file = new AppendFile(join(outputPath, jobName, name), { setting, head, levels: monitorLevels });
   }
 
   write(samples: number, events: readonly MonitorEvent[]): void {

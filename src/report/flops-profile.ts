@@ -16,6 +16,9 @@ interface ModuleProfile {
   readonly backward: number;
 }
 
+/** What every profile begins with. */
+export const profileBegin = "Floating-point operations of step ";
+
 export function renderFlopsProfile(
   plan: Plan,
   byUnit: OperationsByUnit,
@@ -28,7 +31,7 @@ export function renderFlopsProfile(
   const perSecond = (operations * worldSize) / record.seconds;
   const top = [...modules].sort((a, b) => total(b) - total(a)).slice(0, Math.max(0, options.topModules));
   return [
-    `Floating-point operations of step ${record.step}:`,
+    `${profileBegin}${record.step}:`,
     `  parameters: ${formatCount(plan.parameterElements)}`,
     `  batch: ${trainBatch} samples (${microBatch} x ${gradientAccumulation} micro-batches x ${worldSize} ranks)`,
     `  operations of a rank: ${formatOperations(operations)} (forward ${formatOperations(sum(modules, "forward"))}, backward ${formatOperations(sum(modules, "backward"))})`,

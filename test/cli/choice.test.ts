@@ -23,6 +23,7 @@ const request: TrainRequest = {
   hostMemoryBytes: undefined,
   threads: 2,
   output: undefined,
+  overwrite: false,
   saveEvery: undefined,
   resume: undefined,
   trace: undefined,
