@@ -81,6 +81,7 @@ function kindTable(tier: Tier, byKind: Readonly<Record<string, number>>, budgetB
     .filter(([, bytes]) => bytes > 0)
     .sort(([, a], [, b]) => b - a);
   const total = kinds.reduce((sum, [, bytes]) => sum + bytes, 0);
+  const states = (byKind.parameters ?? 0) + (byKind.gradients ?? 0) + (byKind.optimizer ?? 0);
   return renderTable({
     columns: [
       { header: `${tier}: kind`, align: "left" },
@@ -90,6 +91,7 @@ function kindTable(tier: Tier, byKind: Readonly<Record<string, number>>, budgetB
     rows: [
       ...kinds.map(([kind, bytes]) => [kind, formatBytes(bytes), formatShare(bytes, total)]),
       ["total", formatBytes(total), ""],
+      ...(states > 0 ? [["  model states", formatBytes(states), formatShare(states, total)]] : []),
       ...(budgetBytes === undefined ? [] : [["budget", formatBytes(budgetBytes), formatShare(budgetBytes, total)]]),
     ],
   });

@@ -192,6 +192,7 @@ test("a refusal shows where the bytes would go, largest first, and the smallest 
     /^ZeRO stage 0 needs 16\.0 GB of device memory on a rank, and the budget is 8\.00 GB\.\nNothing/,
   );
   expect(text).toMatch(/optimizer +12\.0 GB +75\.0 %\n(gradients|parameters)/);
+  expect(text).toMatch(/\ntotal +16\.0 GB\n {2}model states +16\.0 GB +100\.0 %\nbudget +8\.00 GB +50\.0 %\n/);
   expect(text).toMatch(/\n0 +16\.0 GB +no\n1 +10\.0 GB +no\n2 +8\.00 GB +yes\n\n/);
   expect(text).toMatch(/\nStage 2 fits:\n {2}--stage 2$/);
   expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(100);
