@@ -36,7 +36,7 @@ test("the version is the package's", async () => {
 test("the doctor says what this machine trains on", async () => {
   const { exitCode, stdout, stderr } = await run(["doctor"]);
   expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
-  expect(stdout).toMatch(/^devices +This version trains on the CPU .* no GPU support yet\.$/m);
+  expect(stdout).toMatch(/^devices +This version trains on the CPUs .* no GPU support yet\.$/m);
   for (const name of ["node", "cores", "memory", "native core"])
     expect(stdout).toMatch(new RegExp(`^${name} +\\S`, "m"));
   expect(stdout).toMatch(/portable/);
