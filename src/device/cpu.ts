@@ -2,6 +2,7 @@
 import type { Backend, DiskOptions, OpenedDisk } from "./device.ts";
 import { deviceFailure, type TagNames } from "./failure.ts";
 import type { Tier } from "./ledger.ts";
+import { mapMemory } from "./map-memory.ts";
 import { loadNative, type Native } from "./native.ts";
 import type { Span } from "./ops.ts";
 import type { Event, QueueName } from "./queue.ts";
@@ -29,7 +30,7 @@ export class CpuBackend implements Backend {
 
   constructor(options: CpuOptions) {
     this.native = loadNative();
-    const own = (): number => this.native.createRegion(options.arenaBytes);
+    const own = (): number => mapMemory(options.arenaBytes, () => this.native.createRegion(options.arenaBytes));
     this.#regions = { device: options.deviceRegion ?? own(), host: own(), disk: -1 };
     this.#threads = options.threads;
   }

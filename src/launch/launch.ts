@@ -1,5 +1,6 @@
 /** Starts N ranks on this machine: shared memory first, then the processes that inherit it, then supervision to the end. */
 import { closeSync } from "node:fs";
+import { mapMemory } from "../device/map-memory.ts";
 import { loadNative, type Native } from "../device/native.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
@@ -41,6 +42,7 @@ export interface Launch {
 /**
  * @throws UsageError when `ranks` is not a positive integer.
  * @throws NativeMissingError when the native core is not built.
+ * @throws ShunyaError (MEMORY) where the system gives no shared memory.
  */
 export function launchRanks(options: LaunchOptions): Launch {
   const { ranks, entry, args = [], env = {}, arenaBytes } = options;
@@ -81,10 +83,12 @@ export function launchRanks(options: LaunchOptions): Launch {
 }
 
 function createShared(native: Native, ranks: number, arenaBytes: number): SharedDescriptors {
-  const control = native.createSharedMemory(native.controlBytes(ranks));
+  const controlBytes = native.controlBytes(ranks);
+  const control = mapMemory(controlBytes, () => native.createSharedMemory(controlBytes));
   const arenas: number[] = [];
   try {
-    for (let rank = 0; rank < ranks; rank++) arenas.push(native.createSharedMemory(arenaBytes));
+    for (let rank = 0; rank < ranks; rank++)
+      arenas.push(mapMemory(arenaBytes, () => native.createSharedMemory(arenaBytes)));
   } catch (error) {
     closeAll({ control, arenas });
     throw error;

@@ -4,6 +4,7 @@ import type { Transport } from "../comm/group.ts";
 import { SharedMemoryTransport } from "../comm/shared-memory.ts";
 import { CpuBackend } from "../device/cpu.ts";
 import { Device } from "../device/device.ts";
+import { mapMemory } from "../device/map-memory.ts";
 import { loadNative } from "../device/native.ts";
 import { UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "./environment.ts";
@@ -59,10 +60,10 @@ export function joinWorld(options: WorldOptions = {}): World {
   const controlBytes = native.controlBytes(worldSize);
   const control = launched
     ? native.openRegion(launched.descriptors.control, controlBytes)
-    : native.createRegion(controlBytes);
+    : mapMemory(controlBytes, () => native.createRegion(controlBytes));
   const arenas = launched
-    ? launched.descriptors.arenas.map((fd) => native.openRegion(fd, arenaBytes))
-    : [native.createRegion(arenaBytes)];
+    ? launched.descriptors.arenas.map((fd) => mapMemory(arenaBytes, () => native.openRegion(fd, arenaBytes)))
+    : [mapMemory(arenaBytes, () => native.createRegion(arenaBytes))];
   const backend = new CpuBackend({
     threads: options.threads ?? defaultThreads(worldSize),
     deviceRegion: arenas[rank]!,

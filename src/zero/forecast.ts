@@ -7,6 +7,7 @@ import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
 import type { HighWater, Tier } from "../device/ledger.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
+import { MemoryBudgetError } from "../errors/errors.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import type { HostBatch } from "./batch.ts";
@@ -41,7 +42,20 @@ export interface Forecast {
 /** Address space without end: only sizes count here. */
 const arenaBytes = 2 ** 52;
 
+/** @throws MemoryBudgetError for a job that no device could hold */
 export async function forecast<B extends object>(options: ForecastOptions<B>): Promise<Forecast> {
+  try {
+    return await forecastSteps(options);
+  } catch (error) {
+    if (!(error instanceof MemoryBudgetError)) throw error;
+    // The address space of sizes alone has no budget, so it is a number that names no machine's memory.
+    const { tier, neededBytes, budgetBytes } = error;
+    const message = `this model takes over ${Math.floor(budgetBytes / 1e15)} PB (10^15 bytes) of ${tier} memory on a rank: no device holds that; check its sizes`;
+    throw new MemoryBudgetError(tier, neededBytes, budgetBytes, message);
+  }
+}
+
+async function forecastSteps<B extends object>(options: ForecastOptions<B>): Promise<Forecast> {
   const { model, config, batch, row } = options;
   const device = new Device({ backend: new SimulatedBackend(options.threads), arenaBytes });
   const transport = new SimulatedTransport(options.rank ?? 0, config.worldSize);

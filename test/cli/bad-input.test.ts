@@ -38,6 +38,7 @@ writeFiles(here, {
   "wrong-shape/model.safetensors": weights,
   "truncated/config.json": config,
   "truncated/model.safetensors": weights.subarray(0, weights.length - 1000),
+  "huge/config.json": config.replace('"n_embd": 64', '"n_embd": 1280000').replace(/"n_layer": \d+/, '"n_layer": 4000'),
   "header-only/config.json": config,
   "header-only/model.safetensors": weights.subarray(0, 5),
 });
@@ -107,6 +108,12 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ["a folder as script", ["launch", "--ranks", "2", "llama"], /llama/],
   ["an unknown command", ["trian"], /unknown command 'trian'/],
 ];
+
+test("a model beyond all devices is refused without a number that means nothing", async () => {
+  const { exitCode, stderr } = await run(train("--model", "huge"), here);
+  expect(stderr).toMatch(/^error: this model takes over 4 PB .* of device memory on a rank: no device holds that/);
+  expect(exitCode).toBe(exitCodes.memory);
+});
 
 test.each(cases)("%s", async (_what, args, message) => {
   const { exitCode, stdout, stderr } = await run(args, here);
