@@ -116,7 +116,8 @@ describe("with what is there", () => {
       "--resume",
       checkpointsIn("run"),
     ];
-    const { exitCode, stderr, stdout } = await run([...args, "--stage", "1", "--lr", "0.001", "--steps", "5"]);
+    const lower = ["--lr", "0.001", "--set", "scheduler.params.warmup_max_lr=0.001"];
+    const { exitCode, stderr, stdout } = await run([...args, "--stage", "1", ...lower, "--steps", "5"]);
     expect(exitCode).toBe(exitCodes.ok);
     expect(stderr).toMatch(/settings changed:\n {2}worldSize was 2, now 1\n {2}trainBatch was 8, now 4\n/);
     expect(stderr).toMatch(/optimizer\.learningRate was 0\.003, now 0\.001/);
