@@ -1,6 +1,15 @@
 // Offload as a user meets it: what train says of tiers, budgets, folders that cannot be used, and endings that leave nothing.
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -94,6 +103,26 @@ test("a budget of the host refuses, by kind, with what fits; a larger one does n
     exitCode: exitCodes.ok,
   });
   expect(await run([...flags, "--host-memory", "2MB"])).toMatchObject({ exitCode: exitCodes.ok });
+});
+
+test("a folder in memory is the host's: said, and counted to its budget", {
+  skip: !existsSync("/dev/shm"),
+}, async () => {
+  const folder = mkdtempSync("/dev/shm/shunya-cli-");
+  try {
+    const flags = [...tiny, "--steps", "1", ...onDisk(folder)];
+    const { exitCode, stderr } = await run(flags);
+    expect(exitCode).toBe(exitCodes.ok);
+    expect(stderr).toMatch(new RegExp(`^warning: ${folder} lies in memory, not on a drive: `, "m"));
+    // What rests on the host alone would fit.
+    const refused = await run([...flags, "--host-memory", "2.5MB"]);
+    expect(refused.exitCode).toBe(exitCodes.memory);
+    expect(refused.stderr).toMatch(/of host memory on a rank, and the budget is 2\.50 MB\.\n/);
+    expect(refused.stderr).toMatch(/^swap files +[\d.]+ MB /m);
+    expect(readdirSync(folder)).toEqual([]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test("folders that cannot be used are refused before anything begins", async () => {
