@@ -3,6 +3,7 @@
 import type { Settings } from "./reader.ts";
 import { usedPaths } from "./reader.ts";
 import { nearest } from "./spelling.ts";
+import { mostTold, someNames } from "./unknown-keys.ts";
 
 /**
  * @param section "optimizer" or "scheduler"
@@ -13,10 +14,10 @@ export function refuseForeign(settings: Settings, section: string, type: string 
   const inside = `${section}.params`;
   const known = usedPaths.filter((path) => path.startsWith(`${inside}.`)).map((path) => path.slice(inside.length + 1));
   const foreign = known.filter((name) => !own.includes(name) && settings.placeOf(`${inside}.${name}`) !== undefined);
-  for (const { name, path } of [
-    ...foreign.map((name) => ({ name, path: `${inside}.${name}` })),
-    ...settings.unknownIn(inside),
-  ]) {
+  const all = [...foreign.map((name) => ({ name, path: `${inside}.${name}` })), ...settings.unknownIn(inside)];
+  const more = all.length - mostTold;
+  if (more > 0) settings.error(all[mostTold]!.path, `this is no parameter either, nor ${more - 1} more`);
+  for (const { name, path } of all.slice(0, mostTold)) {
     if (type === undefined) {
       settings.error(path, `found without ${section}.type; name a type, or remove the section`);
       continue;
@@ -31,5 +32,5 @@ export function refuseForeign(settings: Settings, section: string, type: string 
 export function nameUnjudged(settings: Settings, section: string): void {
   const names = settings.unknownIn(`${section}.params`).map((unknown) => unknown.name);
   if (names.length > 0)
-    settings.warn(`${section}.params`, `not looked at, since the type is not known here: ${names.join(", ")}`);
+    settings.warn(`${section}.params`, `not looked at, since the type is not known here: ${someNames(names)}`);
 }

@@ -7,6 +7,7 @@
  */
 
 import type { ConfigProblem } from "../errors/errors.ts";
+import { printable } from "../errors/printable.ts";
 import { type ConfigMember, type ConfigNode, type ConfigScalar, joinPath } from "./json.ts";
 import { Places } from "./places.ts";
 import { readUnquoted, typographicQuotes } from "./unquoted.ts";
@@ -15,6 +16,9 @@ import { readUnquoted, typographicQuotes } from "./unquoted.ts";
 export const maxDepth = 64;
 /** A file of another kind has a slip on every line; the first ones say enough. */
 const maxProblems = 20;
+
+/** Of a text without quotes, which may run to the end of its line; the line may be the whole file. */
+const maxUnquoted = 2000;
 
 export interface HjsonResult {
   /** Undefined where a slip left it unclear what was meant. */
@@ -164,7 +168,10 @@ class Parser {
 
   #unquoted(path: string): ConfigScalar {
     const start = this.#at;
-    const { value, length, slip } = readUnquoted(this.#match(/[^\r\n]+/y)!, path);
+    const line = this.#match(/[^\r\n]{1,2000}/y)!;
+    const { value, length, slip } = readUnquoted(line, path);
+    if (line.length === maxUnquoted && length >= line.trimEnd().length)
+      this.#stop(start, `a text without quotes of more than ${maxUnquoted} characters; put quotes around it`);
     this.#at = start + length;
     if (slip !== undefined) this.#problem(start + slip.at, slip.message, path);
     return value;
@@ -258,7 +265,14 @@ class Parser {
     const { line, column } = this.#places.of(at);
     if (this.#problems.has(line)) return;
     const excerpt = this.#places.excerpt(at);
-    this.#problems.set(line, { path, line, column, level: "error", message, excerpt });
+    this.#problems.set(line, {
+      path: printable(path),
+      line,
+      column,
+      level: "error",
+      message: printable(message),
+      excerpt,
+    });
     if (this.#problems.size >= maxProblems) throw unclear;
   }
 

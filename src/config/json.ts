@@ -121,5 +121,6 @@ export function nodeFromValue(value: unknown, path: string, depth: number, fileN
 }
 
 export function joinPath(parent: string, key: string): string {
-  return parent === "" ? key : `${parent}.${key}`;
+  const name = key === "" ? '""' : key;
+  return parent === "" ? name : `${parent}.${name}`;
 }

@@ -2,7 +2,7 @@
 
 import type { ConfigNode } from "./json.ts";
 import type { ParameterGroupConfig } from "./types.ts";
-import { boolean, describe, integer, number, type ValueType } from "./value-types.ts";
+import { boolean, describe, float32Limit, integer, number, type ValueType, wantedOf } from "./value-types.ts";
 
 export const text: ValueType<string> = {
   wanted: "text",
@@ -73,6 +73,7 @@ export const share: ValueType<number> = {
 /** A number above 0. */
 export const positive: ValueType<number> = {
   wanted: "a number above 0",
+  limit: float32Limit,
   schema: { type: "number", exclusiveMinimum: 0 },
   read: (node) => atLeastZero.read(node) || undefined,
 };
@@ -80,6 +81,7 @@ export const positive: ValueType<number> = {
 /** A number of either sign, as a rate that may rise or fall. */
 export const anyNumber: ValueType<number> = {
   wanted: "a number",
+  limit: float32Limit,
   schema: { type: "number" },
   read(node) {
     const value = node.kind === "scalar" ? node.value : undefined;
@@ -92,6 +94,7 @@ export const anyNumber: ValueType<number> = {
 /** DeepSpeed refuses true, which other numbers take as 1: true was once meant as "scale the loss". */
 export const lossScale: ValueType<number> = {
   wanted: "0 for a dynamic scale, or the static scale",
+  limit: float32Limit,
   schema: { type: "number", minimum: 0 },
   read: (node) => (node.kind === "scalar" && typeof node.value === "boolean" ? undefined : atLeastZero.read(node)),
 };
@@ -161,7 +164,7 @@ function groupFault(group: ConfigNode): string | undefined {
   for (const key of ["lr", "weight_decay"]) {
     const value = member(group, key);
     if (value !== undefined && atLeastZero.read(value) === undefined)
-      return `${key}: found ${describe(value)}; wanted ${atLeastZero.wanted}`;
+      return `${key}: found ${describe(value)}; wanted ${wantedOf(atLeastZero, value)}`;
   }
   return undefined;
 }

@@ -38,10 +38,21 @@ export function canonicalPath(path: string): string {
 }
 
 /** Paths of keys and sections that have this name at another level; DeepSpeed's own before ours. */
-export function placesOf(name: string): string[] {
-  const all = [...specs.keys(), ...sections.keys(), ...Object.keys(aliases)].filter((path) => path !== "");
-  const places = all.filter((path) => path === name || splitPath(path)[1] === name);
-  return [...new Set(places)].sort((a, b) => Number(a.startsWith("shunya.")) - Number(b.startsWith("shunya.")));
+export function placesOf(name: string): readonly string[] {
+  return pathsByName.get(name) ?? [];
+}
+
+const pathsByName: ReadonlyMap<string, readonly string[]> = namedPaths();
+
+function namedPaths(): Map<string, string[]> {
+  const all = [...new Set([...specs.keys(), ...sections.keys(), ...Object.keys(aliases)])].filter(
+    (path) => path !== "",
+  );
+  all.sort((a, b) => Number(a.startsWith("shunya.")) - Number(b.startsWith("shunya.")));
+  const paths = new Map<string, string[]>();
+  for (const path of all)
+    for (const name of new Set([path, splitPath(path)[1]])) paths.set(name, [...(paths.get(name) ?? []), path]);
+  return paths;
 }
 
 /** A name that stands in more places than this says nothing about which one was meant. */
@@ -93,8 +104,9 @@ function holding(name: string, candidates: Iterable<string>): string | undefined
 /** Shorter beginnings are those of many names. */
 const shortestStart = 8;
 
-/** Names under which people keep notes in JSON. */
-const noteName = /^(\/\/.*|#.*|_*(comments?|notes?|description|help|doc|readme)_*\d*)$/i;
+/** Names under which people keep notes in JSON, in any case. */
+export const notePattern = "^(//.*|#.*|_*(comments?|notes?|description|help|doc|readme)_*[0-9]*)$";
+const noteName = new RegExp(notePattern, "i");
 
 export function isNote(name: string): boolean {
   return noteName.test(name);
@@ -103,8 +115,11 @@ export function isNote(name: string): boolean {
 /** Text that a template or a script was to replace: `${stage}`, `{{ stage }}`, `<stage>`, `CONFIG_STAGE`. */
 const placeholder = /\$\{[^}]*\}?|\{\{[^}]*\}\}|^\$[A-Za-z_]\w*,?$|^<[A-Za-z][\w\s-]*>,?$|^CONFIG_[A-Z_]+,?$/;
 
+/** Bounds the search, which looks again from every opening bracket. */
+const longestPlaceholder = 200;
+
 export function placeholderIn(text: string): string | undefined {
-  return placeholder.exec(text)?.[0];
+  return text.length > longestPlaceholder ? undefined : placeholder.exec(text)?.[0];
 }
 
 /** True for a section, or one inside it, whose names DeepSpeed itself checks. */

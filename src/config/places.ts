@@ -1,5 +1,7 @@
 /** Offsets in a text as lines and columns (both from 1), and the line itself with a caret, to show in a message. */
 
+import { unprintable } from "../errors/printable.ts";
+
 /** Longer lines are shown around the caret only. */
 const maxShown = 100;
 const maxIndent = 1000;
@@ -40,8 +42,7 @@ export class Places {
     const from = offset - start < maxShown - 10 ? start : offset - maxShown / 2;
     const cut = this.#text.slice(from, from + maxShown);
     // Each odd character becomes one space, so that the caret stays under its place.
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to hide from a terminal
-    const shown = (/^[^\r\n]*/.exec(cut)?.[0] ?? "").replace(/[\u0000-\u001F\u007F-\u00A0\u2028\u2029\uFEFF]/g, " ");
+    const shown = (/^[^\r\n]*/.exec(cut)?.[0] ?? "").replace(unprintable, " ");
     return `${shown.trimEnd()}\n${" ".repeat(offset - from)}^`;
   }
 }

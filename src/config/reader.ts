@@ -1,14 +1,15 @@
 /** Walks a configuration tree against the key table: typed values by path, and every problem on the way. */
 
 import type { ConfigProblem } from "../errors/errors.ts";
+import { printable } from "../errors/printable.ts";
 import { type ConfigNode, joinPath } from "./json.ts";
 import { type KeySpec, passesUnsaid, type ReplacedKey, type UnusedKey, type UsedKey } from "./key-kinds.ts";
 import { keys, misspellings, type UsedPath } from "./keys.ts";
 import { canonicalPath, isNote, placeholderIn, sections, specs, splitPath } from "./known-keys.ts";
 import { sectionFor } from "./shorthands.ts";
 import type { Place, ValueSource } from "./types.ts";
-import { judgeUnknown, type UnknownKey } from "./unknown-keys.ts";
-import { describe, isReadFromText, repairFor } from "./value-types.ts";
+import { judgeUnknown, mostTold, type UnknownKey } from "./unknown-keys.ts";
+import { describe, isReadFromText, repairFor, wantedOf } from "./value-types.ts";
 
 type Read<K extends UsedPath> = (typeof keys)[K] extends UsedKey<infer T> ? T : never;
 /** What `get` answers: the value, or the table's default; undefined only where the table has none. */
@@ -18,6 +19,9 @@ interface Entry {
   readonly place: Place;
   readonly value: unknown;
 }
+
+/** Far longer than any path of the table. */
+const longestPath = 200;
 
 /** One "auto" and what it became. */
 export interface AutoValue {
@@ -48,6 +52,8 @@ export class Settings {
   readonly #flagged = new Set<string>();
   readonly #sectionPlaces = new Map<string, Place>();
   readonly #unknown: UnknownKey[] = [];
+  readonly #unknownPlaces = new Map<string, Place>();
+  readonly #notes: Place[] = [];
   readonly #unused: UnusedHere[] = [];
   readonly #replaced: { readonly spec: ReplacedKey; readonly node: ConfigNode; readonly place: Place }[] = [];
 
@@ -74,6 +80,11 @@ export class Settings {
     for (const { spec, node, place } of this.#replaced) this.#replace(spec, node, place);
     for (const { level, place, message } of judgeUnknown(this.#unknown, this.#knowsNothing()))
       this.#tell(level, place, message);
+    for (const place of this.#notes.slice(0, mostTold))
+      this.#tell("warning", place, "a note, not a setting; a // comment can say it too");
+    const more = this.#notes.length - mostTold;
+    if (more > 0)
+      this.#tell("warning", this.#notes[mostTold]!, `this note and ${more - 1} more are no settings either`);
     this.#tellUnused();
   }
 
@@ -110,7 +121,7 @@ export class Settings {
   placeOf(path: string): Place | undefined {
     const read = this.#entries.get(path)?.place ?? this.#leftToDefault.get(path);
     const unread = this.#autoPlaces.get(path) ?? this.#unreadable.get(path);
-    return read ?? unread ?? this.#unknown.find((u) => u.place.written === path)?.place;
+    return read ?? unread ?? this.#unknownPlaces.get(path);
   }
 
   /** Gives an "auto" its value. */
@@ -146,7 +157,9 @@ export class Settings {
   }
 
   #tell(level: ConfigProblem["level"], place: Place, message: string): void {
-    this.problems.push({ path: place.written || "(root)", line: place.line, column: place.column, level, message });
+    const { written, line, column } = place;
+    const path = written.length > longestPath ? `${written.slice(0, longestPath)}...` : written;
+    this.problems.push({ path: printable(path) || "(root)", line, column, level, message: printable(message) });
   }
 
   #addValue(path: string, spec: KeySpec, node: ConfigNode, place: Place): void {
@@ -203,7 +216,7 @@ export class Settings {
     }
     const whenLeftOut = spec.leftOut === undefined ? "it is derived" : `it is ${JSON.stringify(spec.leftOut)}`;
     const leaveOut = scalar === null ? `; leave the key out (${whenLeftOut})` : "";
-    const told = spec.explain?.(node) ?? `found ${describe(node)}; wanted ${spec.type.wanted}`;
+    const told = spec.explain?.(node) ?? `found ${describe(node)}; wanted ${wantedOf(spec.type, node)}`;
     this.#tell("error", place, `${told}${repairFor(node, whenLeftOut, spec.type)}${leaveOut}${tailFor(node)}`);
     this.#unreadable.set(path, place);
   }
@@ -212,7 +225,7 @@ export class Settings {
     if (passesUnsaid(spec, node)) return;
     const isAuto = node.kind === "scalar" && node.value === "auto";
     if (spec.type !== undefined && !isAuto && spec.type.read(node) === undefined)
-      this.#tell("error", place, `found ${describe(node)}; wanted ${spec.type.wanted}${tailFor(node)}`);
+      this.#tell("error", place, `found ${describe(node)}; wanted ${wantedOf(spec.type, node)}${tailFor(node)}`);
     this.#unused.push({ path, place, why: spec.why });
   }
 
@@ -228,7 +241,7 @@ export class Settings {
     }
     const value = spec.type.read(node);
     if (value === undefined) {
-      this.#tell("error", place, `found ${describe(node)}; wanted ${spec.type.wanted}${tailFor(node)}`);
+      this.#tell("error", place, `found ${describe(node)}; wanted ${wantedOf(spec.type, node)}${tailFor(node)}`);
       return;
     }
     const now = spec.convert(value);
@@ -258,8 +271,12 @@ export class Settings {
 
   #addUnknown(section: string, name: string, node: ConfigNode, place: Place): void {
     if (section === "" && name === "$schema") return;
-    if (isNote(name)) this.#tell("warning", place, "a note, not a setting; a // comment can say it too");
-    else this.#unknown.push({ section: canonicalPath(section), name, node, place });
+    if (isNote(name)) {
+      this.#notes.push(place);
+      return;
+    }
+    this.#unknown.push({ section: canonicalPath(section), name, node, place });
+    this.#unknownPlaces.set(place.written, place);
   }
 
   #knowsNothing(): boolean {

@@ -3,8 +3,9 @@
 import { joinPath } from "./json.ts";
 import type { KeySpec, UnusedKey } from "./key-kinds.ts";
 import { aliases, keys } from "./keys.ts";
+import { notePattern } from "./known-keys.ts";
 import { sectionFor } from "./shorthands.ts";
-import type { JsonSchema } from "./value-types.ts";
+import { anyCase, type JsonSchema } from "./value-types.ts";
 
 /** Sections by name, down to the schemas of values. */
 type Tree = Map<string, Tree | JsonSchema>;
@@ -24,6 +25,9 @@ export function configSchema(): JsonSchema {
     ...sectionSchema(tree, ""),
   };
 }
+
+/** Notes may stand anywhere; the reader names them. */
+const notes = { [anyCase(notePattern)]: { description: "a note" } };
 
 /** Puts a schema at a dotted path, with the sections above it. */
 function place(tree: Tree, path: string, schema: Tree | JsonSchema): void {
@@ -49,7 +53,7 @@ function sectionSchema(tree: Tree, path: string): JsonSchema {
   const properties = Object.fromEntries(
     [...tree].map(([name, inner]) => [name, inner instanceof Map ? sectionSchema(inner, joinPath(path, name)) : inner]),
   );
-  const object = { type: "object", properties, additionalProperties: false };
+  const object = { type: "object", properties, patternProperties: notes, additionalProperties: false };
   const forms = path === "" ? [] : plainForms(path);
   return forms.length === 0 ? object : { anyOf: [object, ...forms] };
 }

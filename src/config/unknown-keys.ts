@@ -24,14 +24,36 @@ const judgedByType = ["optimizer.params", "scheduler.params"];
 /** More unknown keys at the top level than this are told as one problem: it is some other program's file. */
 const mostUnknownTold = 6;
 
+/** So many problems of one kind are told each; of the rest only how many they are. */
+export const mostTold = 100;
+
 /** @param knowsNothing true where the file has no key of the table at all */
 export function judgeUnknown(unknown: readonly UnknownKey[], knowsNothing: boolean): Judgement[] {
   const here = unknown.filter((u) => !judgedByType.includes(u.section));
   const top = here.filter((u) => u.section === "" && u.place.source === "file" && placesOf(u.name).length === 0);
-  const isOther = knowsNothing && top.length > 0 && top.every((u) => guess("", u.name) === undefined);
-  if (!isOther && top.length <= mostUnknownTold) return here.map(judgeOne);
-  return [judgeFile(top, knowsNothing), ...here.filter((u) => !top.includes(u)).map(judgeOne)];
+  const isOther =
+    knowsNothing && top.length > 0 && top.slice(0, mostTold).every((u) => guess("", u.name) === undefined);
+  if (!isOther && top.length <= mostUnknownTold) return judgeEach(here);
+  const asOne = new Set(top);
+  return [judgeFile(top, knowsNothing), ...judgeEach(here.filter((u) => !asOne.has(u)))];
 }
+
+function judgeEach(unknown: readonly UnknownKey[]): Judgement[] {
+  const rest = unknown.slice(mostTold);
+  const told = unknown.slice(0, mostTold).map(judgeOne);
+  if (rest.length === 0) return told;
+  const count = rest.length === 1 ? " is" : ` and ${rest.length - 1} more are`;
+  return [...told, { level: "error", place: rest[0]!.place, message: `this key${count} unknown too` }];
+}
+
+/** The first few names of a list that may be long. */
+export function someNames(names: readonly string[]): string {
+  const shown = names.slice(0, mostNamed).map((name) => (name.length > 60 ? `${name.slice(0, 60)}...` : name));
+  const more = names.length - shown.length;
+  return shown.join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+const mostNamed = 20;
 
 function judgeOne({ section, name, node, place }: UnknownKey): Judgement {
   const harmless = placesOf(name)
@@ -52,7 +74,7 @@ function changesNothing(spec: KeySpec, node: ConfigNode): boolean {
 
 /** Many names of another program: one problem that says so. */
 function judgeFile(top: readonly UnknownKey[], knowsNothing: boolean): Judgement {
-  const names = top.map((u) => u.name).join(", ");
+  const names = someNames(top.map((u) => u.name));
   const inner = findConfigInside(top);
   const hint =
     inner === undefined ? "" : `; what stands under ${inner} looks like one: give that part as a file of its own`;

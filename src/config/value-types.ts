@@ -11,10 +11,20 @@ export type JsonSchema = Readonly<Record<string, unknown>>;
 export interface ValueType<T> {
   /** Completes "wanted ...". */
   readonly wanted: string;
+  /** Beyond it, `wanted` alone would not say why a number is refused. */
+  readonly limit?: { readonly most: number; readonly words: string } | undefined;
   /** How the value is best written, for editors. */
   readonly schema: JsonSchema;
   /** The typed value, or undefined where the node does not hold one. */
   read(node: ConfigNode): T | undefined;
+}
+
+/** What is wanted in place of `found`. */
+export function wantedOf({ wanted, limit }: ValueType<unknown>, found: ConfigNode): string {
+  const value = numeric(found);
+  return limit !== undefined && value !== undefined && value > limit.most
+    ? `${wanted}, at most ${limit.words}`
+    : wanted;
 }
 
 function scalar(node: ConfigNode): ConfigScalar | undefined {
@@ -38,6 +48,7 @@ export function isReadFromText(node: ConfigNode, value: unknown): boolean {
 export function integer(min: number): ValueType<number> {
   return {
     wanted: min === 1 ? "a positive whole number" : `a whole number from ${min} on`,
+    limit: { most: Number.MAX_SAFE_INTEGER, words: "2^53 - 1" },
     schema: { type: "integer", minimum: min },
     read(node) {
       const value = numeric(node);
@@ -62,12 +73,14 @@ export function elements(min: number): ValueType<number> {
 
 /** The largest number that fp32 holds: the update runs in fp32. */
 const maxFloat32 = 3.4028234663852886e38;
+export const float32Limit = { most: maxFloat32, words: "3.4028e38, the largest fp32 number" } as const;
 
 /** A number in [min, max], or in [min, below). */
 export function number(min: number, limits: { readonly below?: number } = {}): ValueType<number> {
   const { below } = limits;
   return {
     wanted: below === undefined ? `a number from ${min} on` : `a number from ${min} to below ${below}`,
+    limit: below === undefined ? float32Limit : undefined,
     schema: { type: "number", minimum: min, ...(below !== undefined && { exclusiveMaximum: below }) },
     read(node) {
       const value = numeric(node);
@@ -106,11 +119,18 @@ export const boolean: ValueType<boolean> = {
   },
 };
 
+/** A pattern of plain letters that takes them in any case, for JSON Schema, whose patterns have no flags. */
+export function anyCase(pattern: string): string {
+  return pattern.replace(/[a-z]/gi, (letter) => `[${letter.toUpperCase()}${letter.toLowerCase()}]`);
+}
+
 /** One of some words or numbers; words in any case. */
 export function oneOf<const T extends string | number>(values: readonly T[]): ValueType<T> {
+  const words = values.filter((value) => typeof value === "string");
+  const pattern = anyCase(`^(${words.join("|")})$`);
   return {
     wanted: values.map((v) => JSON.stringify(v)).join(values.length === 2 ? " or " : ", "),
-    schema: { enum: values },
+    schema: words.length === 0 ? { enum: values } : { anyOf: [{ enum: values }, { type: "string", pattern }] },
     read(node) {
       const value = scalar(node);
       const word = typeof value === "string" ? value.toLowerCase() : undefined;
@@ -132,10 +152,17 @@ export function isOff(node: ConfigNode): boolean {
 export function describe(node: ConfigNode): string {
   if (node.kind === "object") return "an object { ... }";
   if (node.kind === "array") return node.items.length <= 4 ? `[${node.items.map(describe).join(", ")}]` : "a list";
-  if (typeof node.value !== "string")
-    return node.value === Number.POSITIVE_INFINITY ? "a number too large" : String(node.value);
+  if (typeof node.value === "number") return describeNumber(node.value);
+  if (typeof node.value !== "string") return String(node.value);
   const text = node.value.length > 40 ? `${node.value.slice(0, 40)}...` : node.value;
   return JSON.stringify(text);
+}
+
+/** A whole number beyond 2^53 was rounded when it was read, so its digits are not those that were written. */
+function describeNumber(value: number): string {
+  if (value === Number.POSITIVE_INFINITY) return "a number too large";
+  const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value) < 1e21;
+  return isRounded ? `about ${value.toExponential()}` : String(value);
 }
 
 /** A repair for the slips that are easy to recognise, to end a message with; else nothing. */

@@ -3,6 +3,8 @@
  * and what to do. An `InternalError` is our own bug and says so.
  */
 
+import { printable } from "./printable.ts";
+
 export type ErrorCode =
   | "CONFIG"
   | "SHAPE"
@@ -55,9 +57,9 @@ export class ConfigError extends ShunyaError {
     const lines = problems.map((p) => {
       const where = p.line === undefined ? "" : `line ${p.line}: `;
       const excerpt = p.excerpt === undefined ? "" : `\n${p.excerpt.replace(/^/gm, "    | ")}`;
-      return `  ${where}${p.path}: ${p.message}${excerpt}`;
+      return `  ${where}${printable(p.path)}: ${printable(p.message)}${excerpt}`;
     });
-    super("CONFIG", `${file} cannot be used:\n${lines.join("\n")}`);
+    super("CONFIG", `${printable(file)} cannot be used:\n${lines.join("\n")}`);
     this.problems = problems;
   }
 }

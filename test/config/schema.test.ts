@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { nodeFromValue } from "../../src/config/json.ts";
 import type { KeySpec } from "../../src/config/key-kinds.ts";
 import { keys } from "../../src/config/keys.ts";
+import { isNote } from "../../src/config/known-keys.ts";
 import { configSchema } from "../../src/config/schema.ts";
 import type { JsonSchema, ValueType } from "../../src/config/value-types.ts";
 
@@ -44,9 +45,14 @@ function isValid(schema: JsonSchema, value: unknown): boolean {
     properties: (known: Record<string, JsonSchema>) =>
       !types.object!(value) ||
       Object.entries(value as object).every(([name, v]) => known[name] === undefined || isValid(known[name], v)),
-    additionalProperties: () =>
-      !types.object!(value) ||
-      Object.keys(value as object).every((name) => name in (schema.properties as Record<string, unknown>)),
+    pattern: (wanted: string) => typeof value !== "string" || new RegExp(wanted).test(value),
+    patternProperties: () => true, // all that is used says nothing of the values
+    additionalProperties: () => {
+      const patterns = Object.keys((schema.patternProperties as object | undefined) ?? {}).map((p) => new RegExp(p));
+      const isKnown = (name: string) =>
+        name in (schema.properties as Record<string, unknown>) || patterns.some((p) => p.test(name));
+      return !types.object!(value) || Object.keys(value as object).every(isKnown);
+    },
   };
   return Object.entries(schema).every(([word, wanted]) => words[word]!(wanted as never));
 }
@@ -113,6 +119,21 @@ describe("the schema and the reader agree", () => {
       "zero_optimization.offload_param.x",
     ])
       expect([path, isValid(schema, nested(path, 1))]).toEqual([path, false]);
+  });
+
+  test("words in any case and notes are taken, as the reader takes them", () => {
+    for (const type of ["adamw", "AdamW", "ADAMW", "sgd"])
+      expect([type, isValid(schema, { optimizer: { type } })]).toEqual([type, true]);
+    for (const type of ["adamww", "Adam|AdamW", ""])
+      expect([type, isValid(schema, { optimizer: { type } })]).toEqual([type, false]);
+    for (const note of ["_comment", "//", "// why", "#x", "Comment2", "__NOTES__", "_help_1"]) {
+      expect([note, isNote(note), isValid(schema, { [note]: "x" })]).toEqual([note, true, true]);
+      expect(
+        isValid(schema, { zero_optimization: { stage: 1, [note]: 1 }, optimizer: { params: { [note]: 1 } } }),
+      ).toBe(true);
+    }
+    for (const name of ["comment_x", "_commentary", "docs", ""])
+      expect([name, isNote(name), isValid(schema, { [name]: "x" })]).toEqual([name, false, false]);
   });
 
   test("DeepSpeed's other spellings are known", () => {
