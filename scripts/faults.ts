@@ -423,7 +423,7 @@ export const faults: readonly Fault[] = [
     file: "src/zero/disk-parameters.ts",
     find: "    this.#letGoAhead(); // what was read before is old now\n",
     replace: "",
-    law: laws.tiers,
+    law: laws.structure,
   },
   {
     name: "a delayed update is seen a step early",

@@ -74,6 +74,21 @@ describe("any model, any world", () => {
     }
   });
 
+  test("a branch that was read from disk ahead and then skipped is read again after the update", async () => {
+    const steps = 5;
+    const wanted = outcome(await run(3, { ...jobOf(shared, { stage: 0 }), steps }));
+    for (const optimizer of ["none", "cpu", "nvme"]) {
+      const zero = {
+        stage3_prefetch_bucket_size: 0,
+        offload_param: { device: "nvme", nvme_path: process.cwd() },
+        offload_optimizer: { device: optimizer, nvme_path: process.cwd() },
+      };
+      const answer = await run(3, { ...jobOf(shared, { stage: 3, zero }), steps });
+      expect(outcome(answer)).toEqual(wanted);
+      expect(lastReport(answer, 0).memory.disk.parameters.current).toBeGreaterThan(0);
+    }
+  });
+
   test("stages agree to rounding where micro-batches skip a branch", async () => {
     const zero = { overlap_comm: true };
     const [whole, sharded] = [0, 3].map((stage) => run(3, jobOf(shared, { stage, accumulation: 2, zero })));
