@@ -9,6 +9,7 @@ import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { formatMany } from "../report/numbers.ts";
 import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
 
 export const checkpointsOf = (output: string): string => join(output, "checkpoints");
@@ -84,7 +85,7 @@ export class Resumption {
   checkSteps(steps: number): void {
     if (this.step <= steps) return;
     throw new UsageError(
-      `--resume ${this.folder} goes on after step ${this.step}, and a run of ${steps} steps has ended by then: nothing is left to ` +
+      `--resume ${this.folder} goes on after step ${this.step}, and a run of ${formatMany(steps, "step")} has ended by then: nothing is left to ` +
         `train. --steps counts from the beginning of the run: give more than ${this.step}`,
     );
   }

@@ -1,6 +1,6 @@
 /** What was chosen for a `shunya train` without a model, in full, and how to keep it. */
 import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
-import { formatCount, formatDuration, formatOperations } from "../report/numbers.ts";
+import { formatCount, formatDuration, formatMany, formatOperations } from "../report/numbers.ts";
 import { type Choice, type MachineSpeed, mostEpochs } from "./choice.ts";
 
 /** The name of the configuration beside a model that was trained with it. */
@@ -11,7 +11,7 @@ export function renderChoice(choice: Choice, speed: MachineSpeed): string {
   const chosen = settings === undefined ? "a model" : "a model and a configuration";
   return [
     `No --model was given: Shunya chose ${chosen}`,
-    `for this text and this machine (${speed.cores} cores, each with at most`,
+    `for this text and this machine (${formatMany(speed.cores, "core")}, each with at most`,
     `${formatOperations(speed.fp32)}/s in fp32 and ${formatOperations(speed.bf16)}/s in bf16).`,
     "",
     "The model (config.json):",
@@ -30,7 +30,7 @@ export const renderSettings = (settings: object): string => `${JSON.stringify(se
 function lengthOf({ steps, epochs, seconds, boundBy }: Choice): string {
   const times = epochs < 10 ? epochs.toFixed(1) : formatCount(epochs);
   const seen = epochs < 1 ? `${(100 * epochs).toPrecision(2)} % of the text` : `the text ${times} times`;
-  const run = `${formatCount(steps)} steps see ${seen}, in about ${formatDuration(seconds)}`;
+  const run = `${formatMany(steps, "step")} ${steps === 1 ? "sees" : "see"} ${seen}, in about ${formatDuration(seconds)}`;
   if (boundBy === "epochs")
     return `${run}.\nMore than ${mostEpochs} times would teach it by heart: a longer text makes a better model.`;
   return boundBy === "time" ? `${run}; give --steps for another length.` : `${run}.`;

@@ -6,6 +6,7 @@ import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import { formatBytes } from "../report/numbers.ts";
 import { type Candidate, type Placement, renderRefusal, shortagesOf } from "../report/refusal.ts";
+import { wrap } from "../report/wrap.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
 import { type DiskGround, diskGroundOf, needOf, roomOf } from "./room.ts";
@@ -133,5 +134,5 @@ function shareOfBudgets({ deviceMemoryBytes, hostMemoryBytes }: TrainJob): strin
     ...(hostMemoryBytes === undefined ? ["--host-memory"] : []),
   ];
   if (left.length === 0) return [];
-  return [`(A budget that is not given, ${left.join(" or ")}, is a rank's share of this machine's memory.)`];
+  return [wrap(`(Left out, so a rank's share of this machine's memory: ${left.join(" and ")}.)`)];
 }

@@ -88,7 +88,8 @@ export function setScene(folder: string, steps: number): Scene {
   };
   const dataFlag = `--data ${join(lib, `lib.{${texts.join(",")}}.d.ts`)}`;
   const flags = [
-    `--config ${config} --model ${model}`,
+    `--config ${config}`,
+    `--model ${model}`,
     dataFlag,
     `--ranks ${ranks} --threads 1 --device-memory ${cardSize} --steps ${steps}`,
   ];

@@ -4,6 +4,7 @@ import { exitCodes } from "../launch/exit-codes.ts";
 import type { Logger } from "../log/logger.ts";
 import { formatBytes, formatDuration } from "../report/numbers.ts";
 import { type Candidate, firstThatFits } from "../report/refusal.ts";
+import { wrap } from "../report/wrap.ts";
 import { forecastPlacements } from "./foretell.ts";
 import { printContinuation } from "./generate.ts";
 import { openJob, type TrainJob } from "./job.ts";
@@ -26,7 +27,7 @@ export async function runQuickstart(logger: Logger, { folder, steps }: Quickstar
   const startedMs = performance.now();
   const scene = setScene(folder, steps);
   const { ranks } = scene.job;
-  say(
+  tell(
     `${ranks} ranks train one small GPT together, each on its own part of the text, and each has a card of only ` +
       `${formatBytes(scene.cardBytes)}. (The card is a budget: this version trains on the CPU.)`,
   );
@@ -37,15 +38,15 @@ export async function runQuickstart(logger: Logger, { folder, steps }: Quickstar
   const lately = records.slice(-20); // one step's batch is small, and its loss is noisy
   const last = lately.reduce((sum, { loss }) => sum + loss, 0) / lately.length;
   heading(3, "What has it learned?");
-  say(
+  tell(
     `A loss of ${first.toFixed(2)} is as unsure as a guess among ${Math.round(Math.exp(first))} bytes; ` +
       `${last.toFixed(2)} is a guess among ${Math.exp(last).toFixed(1)}. Given a few bytes, the model goes on like this:`,
   );
-  command(`generate --model ${scene.trained} --prompt "${prompt}" --temperature 0.5`);
+  command([`generate --model ${scene.trained}`, `--prompt "${prompt}" --temperature 0.5`].join(lineBreak));
   await printContinuation({ model: scene.trained, prompt, tokens: 320, temperature: 0.5, topK: 40, seed: 42 });
   heading(4, "What to try next");
   say(nextCommands(scene).map(shown).join("\n"));
-  say(
+  tell(
     `The log of every step is ${scene.logJson}. The quickstart took ${formatDuration((performance.now() - startedMs) / 1000)}.`,
   );
   return exitCodes.ok;
@@ -54,10 +55,10 @@ export async function runQuickstart(logger: Logger, { folder, steps }: Quickstar
 /** Stage 0 as anyone would ask for it: the refusal is the point. */
 async function refuseStage0(scene: Scene, logger: Logger): Promise<void> {
   heading(1, "Plain data parallelism, which is stage 0");
-  say(
-    "Every rank keeps the whole model, its gradients and its optimizer states. Before anything is allocated, Shunya runs",
+  tell(
+    "Every rank keeps the whole model, its gradients and its optimizer states. Before anything is allocated, Shunya runs " +
+      "two steps on a device that only counts, and compares the peak with the card:",
   );
-  say("two steps on a device that only counts, and compares the peak with the card:");
   command(trainLine(0, scene.flags));
   try {
     await runTrain({ ...atStage(scene.job, 0), overwrite: false }, undefined, logger);
@@ -72,7 +73,7 @@ async function refuseStage0(scene: Scene, logger: Logger): Promise<void> {
 async function trainWhereItFits(scene: Scene, logger: Logger): Promise<TrainResult> {
   const { stage, need } = await lowestStage(scene);
   heading(2, `The stage that fits: ${stage}`);
-  say(
+  tell(
     `By the same forecast stage ${stage} needs ${formatBytes(need.device)}. Each rank keeps one part in ${scene.job.ranks} of ` +
       `${shardedAt(stage)}. So the same model trains on the same card:`,
   );
@@ -105,18 +106,20 @@ const trainLine = (stage: number, flags: readonly string[]): string =>
 
 /** Each of them works as it is shown. */
 function nextCommands({ job, trained, dataFlag }: Scene): string[] {
-  const goOn = [`train --stage 3 --config ${job.config} --model ${trained}`, dataFlag];
+  const goOn = ["train --stage 3", `--config ${job.config}`, `--model ${trained}`, dataFlag];
   return [
-    `generate --model ${trained} --prompt "declare function "`,
+    [`generate --model ${trained}`, '--prompt "declare function "'].join(lineBreak),
     [...goOn, "--ranks 2 --steps 100 --set optimizer.params.lr=3e-4"].join(lineBreak),
     "launch --ranks 2 examples/own-model.ts",
   ];
 }
 
 function heading(number: number, text: string): void {
-  process.stdout.write(`\n── ${number}. ${text} ${"─".repeat(Math.max(0, 74 - text.length))}\n\n`);
+  process.stdout.write(`\n── ${number}. ${text} ${"─".repeat(Math.max(0, 73 - text.length))}\n\n`);
 }
 
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
+/** Prose, in lines that fit a terminal. */
+const tell = (text: string): void => say(wrap(text));
 const shown = (line: string): string => `  npx shunya ${line}\n`;
 const command = (line: string): void => say(`\n${shown(line)}`);

@@ -7,38 +7,43 @@ import type { Plan } from "../plan/plan.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderHidden } from "../report/hidden.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
-import { formatCount, formatOperations } from "../report/numbers.ts";
+import { formatCount, formatMany, formatOperations } from "../report/numbers.ts";
 import { groupRanks } from "../report/rank-groups.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
 import type { RankMemory } from "../report/types.ts";
+import { wrap } from "../report/wrap.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
+import { describeRates, groupRows } from "./rates.ts";
 import { diskLines, diskRows, lockedLines, memoryRows, renderStates } from "./tiers-text.ts";
+
+const labelWidth = 11;
 
 export function renderOpening(
   job: TrainJob,
   { config, sampler, seqLength, steps, tokens }: OpenedJob,
   f: Forecast,
 ): string {
-  const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch, schedule } = config;
+  const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
   const clipping = config.gradientClipping > 0 ? `gradients clipped at ${config.gradientClipping}` : "no clipping";
   const name = typeof job.model === "string" ? job.model : "chosen";
   const epochs = (steps * trainBatch) / sampler.windowCount;
   const perEpoch = sampler.windowCount / trainBatch;
-  const threads = `${job.threads} thread${job.threads > 1 ? "s" : ""}`;
+  const threads = formatMany(job.threads, "thread");
   const rows: readonly (readonly [string, string])[] = [
-    ["model", `${name}: ${formatCount(f.plan.parameterElements)} parameters in ${config.precision}`],
+    ["model", `${name}: ${formatMany(f.plan.parameterElements, "parameter")} in ${config.precision}`],
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
-    ["data", `${formatCount(tokens.count)} tokens, ${formatCount(sampler.windowCount)} windows of ${seqLength}`],
+    ["data", `${formatMany(tokens.count, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`],
     [
       "batch",
-      `${microBatch} windows x ${gradientAccumulation} accumulated x ${worldSize} ranks = ${trainBatch} windows a step`,
+      `${formatMany(microBatch, "window")} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")} = ${formatMany(trainBatch, "window")} a step`,
     ],
     ["steps", `${formatCount(steps)}, with ${oneDecimal(perEpoch)} an epoch: ${oneDecimal(epochs)} epochs`],
-    ["optimizer", `${optimizer.type}, learning rate ${optimizer.learningRate} (${schedule?.type ?? "constant"})`],
+    ["optimizer", `${optimizer.type}, learning rate ${describeRates(config, steps)}`],
     ["", `weight decay ${optimizer.weightDecay}, ${clipping}`],
+    ...groupRows(f.plan, steps),
     ...config.autos.map(({ path, value, why }, i): [string, string] => [
       i === 0 ? '"auto"' : "",
       `${path} is ${JSON.stringify(value)}: ${why}`,
@@ -47,7 +52,7 @@ export function renderOpening(
     ...diskRows(f.plan, f),
   ];
   const tables = [renderStates(f.plan), renderSizes(f.plan)].filter((table) => table !== undefined);
-  const lines = rows.map(([label, text]) => `${label.padEnd(11)}${text}`);
+  const lines = rows.map(([label, text]) => `${label.padEnd(labelWidth)}${wrap(text, { indent: labelWidth })}`);
   return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
 }
 
@@ -79,12 +84,14 @@ export function renderSummary(
     "",
     renderTrafficTables(traffic),
     "",
-    `Floating-point operations a step: ${operations}; expected: ${formatOperations(f.report.operations)} each.`,
-    ...hiddenLines(records),
-    ...diskLines(records),
-    ...lockedLines(f.plan.config, locked),
-    countSteps(records),
-    `${formatCount(tokens)} tokens in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
+    ...[
+      `Floating-point operations a step: ${operations}; expected: ${formatOperations(f.report.operations)} each.`,
+      ...hiddenLines(records),
+      ...diskLines(records),
+      ...lockedLines(f.plan.config, locked),
+      countSteps(records),
+      `${formatMany(tokens, "token")} in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
+    ].map((line) => wrap(line, { indent: 2 })),
     "",
     ...(records.length > 1
       ? [
@@ -120,7 +127,7 @@ function countSteps(records: readonly StepRecord[]): string {
   const named = skipped.length <= mostNamed ? skipped : [...skipped.slice(0, mostNamed), "..."];
   const which = skipped.length === 0 ? "" : ` (${named.join(", ")})`;
   const applied = records.length - skipped.length;
-  return `${formatCount(records.length)} steps attempted, ${formatCount(applied)} applied, ${formatCount(skipped.length)} skipped${which}.`;
+  return `${formatMany(records.length, "step")} attempted, ${formatCount(applied)} applied, ${formatCount(skipped.length)} skipped${which}.`;
 }
 
 const mostNamed = 10;

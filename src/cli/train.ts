@@ -6,12 +6,14 @@ import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
 import { openTokens, type TokenSource } from "../data/tokens.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { DataError } from "../errors/errors.ts";
+import { exitCodes } from "../launch/exit-codes.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
 import { RunReport } from "../monitor/run-report.ts";
 import { formatBytes } from "../report/numbers.ts";
 import { describeTerminal } from "../report/progress.ts";
+import { wrap } from "../report/wrap.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob, chosenVocabulary } from "./choice.ts";
@@ -108,6 +110,8 @@ export async function runTrain(
     logger.warn(
       `the last ${skipsAtEnd} steps were all skipped, so the model has not changed in them; see their lines for why`,
     );
+  const step = records.at(-1)?.step ?? resumed?.step ?? 0;
+  if (exitCode === exitCodes.interrupted && step < opened.steps) write(renderStop(step, opened.steps, job.output));
   if (checkpoint) write(renderCheckpoint(checkpoint));
   if (job.output !== undefined) write(tellOutput(job.output, savedAfter, choice, logger));
   return { exitCode, records };
@@ -141,6 +145,12 @@ async function openBytes(data: readonly string[]): Promise<TokenSource> {
       `${error.message}.\nA model that Shunya chooses reads bytes; give --model for tokens of another kind`,
     );
   }
+}
+
+function renderStop(step: number, steps: number, output: string | undefined): string {
+  const stopped = `Stopped after step ${step} of ${steps}.`;
+  if (output !== undefined) return `${stopped}\n`;
+  return `${wrap(`${stopped} Nothing was kept: --output DIR keeps the model, and with --save-every K also what --resume goes on from.`)}\n`;
 }
 
 const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): string =>

@@ -9,6 +9,7 @@ import type { Plan } from "../plan/plan.ts";
 import { CommunicationTotals, renderStepTraffic } from "../report/communication.ts";
 import { type OperationsByUnit, profileBegin, renderFlopsProfile } from "../report/flops-profile.ts";
 import { renderMemoryBreakdown } from "../report/memory-table.ts";
+import { formatMany } from "../report/numbers.ts";
 import { PhaseTimes } from "../report/phase-table.ts";
 import { renderState } from "../report/state.ts";
 import type { StepRecord } from "../zero/record.ts";
@@ -79,7 +80,7 @@ export class RunReport implements Disposable {
   end(): string {
     const parts: string[] = [];
     if (this.#allPhases.steps > 0)
-      parts.push(`Time of ${this.#allPhases.steps} steps by phase:\n${this.#allPhases.renderTable()}`);
+      parts.push(`Time of ${formatMany(this.#allPhases.steps, "step")} by phase:\n${this.#allPhases.renderTable()}`);
     if (this.#reporting.commsLogger) parts.push(this.#communication.render());
     return parts.map((part) => `\n${part}\n`).join("");
   }

@@ -58,8 +58,8 @@ export function planSizes(
   const tenth = Math.max(normBlock, Math.floor(all / worldSize / leastSubGroups / normBlock) * normBlock);
   const subGroup =
     offloadRatio < 1 && tenth < quarter
-      ? pick(sizes.subGroupSize, tenth, "a tenth of a rank's elements, so that the ratio can divide them")
-      : pick(sizes.subGroupSize, quarter, "a quarter of the largest unit's shard, at least 2^20");
+      ? pick(sizes.subGroupSize, tenth, "a tenth of a rank's, for the ratio")
+      : pick(sizes.subGroupSize, quarter, "largest shard / 4, at least 2^20");
   return {
     reduceBucket: pick(sizes.reduceBucketSize, largest, "the largest unit"),
     allgatherBucket: pick(sizes.allgatherBucketSize, largest, "the largest unit"),
@@ -67,7 +67,7 @@ export function planSizes(
     liveParameters: pick(sizes.maxLiveParameters, live, "the largest unit and the look-ahead"),
     reuseDistance:
       sizes.maxReuseDistance === undefined
-        ? { elements: 0, why: "none: a unit is released after each use" }
+        ? { elements: 0, why: "released after each use" }
         : { elements: sizes.maxReuseDistance, why: "written" },
     persistence,
     subGroup,

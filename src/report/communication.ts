@@ -1,6 +1,6 @@
 /** `comms_logger`: what a rank's collectives have moved, counted by the traffic ledger. Times are not taken, so no bandwidth is shown. */
 import { type Traffic, type TrafficKind, type TrafficSnapshot, trafficKinds } from "../device/traffic.ts";
-import { formatBytes, formatCount } from "./numbers.ts";
+import { formatBytes, formatCount, formatMany } from "./numbers.ts";
 import { renderTable } from "./table.ts";
 import { trafficTitles } from "./traffic-table.ts";
 
@@ -29,7 +29,7 @@ export class CommunicationTotals {
   render(): string {
     const columns = ["calls", "elements sent", "bytes sent", "bytes received", "bytes a call"];
     return [
-      `Communication of rank 0 in ${formatCount(this.#steps)} steps:`,
+      `Communication of rank 0 in ${formatMany(this.#steps, "step")}:`,
       renderTable({
         columns: [{ header: "kind", align: "left" }, ...columns.map((header) => ({ header, align: "right" as const }))],
         rows: [...this.#totals].map(([kind, t]) => [
@@ -47,7 +47,7 @@ export function renderStepTraffic(step: number, traffic: TrafficSnapshot): strin
   return usedKinds(traffic)
     .map((kind) => {
       const { calls, elementsSent, bytesSent } = traffic[kind];
-      return `step ${step}: ${trafficTitles[kind]}: ${formatCount(calls)} calls, ${formatCount(elementsSent)} elements (${formatBytes(bytesSent)}) sent`;
+      return `step ${step}: ${trafficTitles[kind]}: ${formatMany(calls, "call")}, ${formatMany(elementsSent, "element")} (${formatBytes(bytesSent)}) sent`;
     })
     .join("\n");
 }

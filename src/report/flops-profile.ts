@@ -2,8 +2,9 @@
 import type { FlopsProfilerConfig } from "../config/types.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { StepRecord } from "../zero/record.ts";
-import { formatCount, formatOperations, formatShare } from "./numbers.ts";
+import { formatCount, formatMany, formatOperations, formatShare } from "./numbers.ts";
 import { renderTable } from "./table.ts";
+import { wrap } from "./wrap.ts";
 
 /** Operations of a micro-batch of one rank, by the name of the unit. */
 export type OperationsByUnit = ReadonlyMap<string, { readonly forward: number; readonly backward: number }>;
@@ -30,17 +31,17 @@ export function renderFlopsProfile(
   const { trainBatch, microBatch, gradientAccumulation, worldSize } = plan.config;
   const perSecond = (operations * worldSize) / record.seconds;
   const top = [...modules].sort((a, b) => total(b) - total(a)).slice(0, Math.max(0, options.topModules));
-  return [
+  const lines = [
     `${profileBegin}${record.step}:`,
     `  parameters: ${formatCount(plan.parameterElements)}`,
-    `  batch: ${trainBatch} samples (${microBatch} x ${gradientAccumulation} micro-batches x ${worldSize} ranks)`,
+    `  batch: ${formatMany(trainBatch, "sample")} (micro-batch ${microBatch} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")})`,
     `  operations of a rank: ${formatOperations(operations)} (forward ${formatOperations(sum(modules, "forward"))}, backward ${formatOperations(sum(modules, "backward"))})`,
     `  speed: ${formatOperations(perSecond)}/s of all ranks, ${(trainBatch / record.seconds).toFixed(1)} samples/s, ${record.seconds.toFixed(3)} s a step`,
     ...(top.length > 0
       ? [`  most expensive: ${top.map((m) => `${m.name} (${formatShare(total(m), operations)})`).join(", ")}`]
       : []),
-    ...(options.detailed ? ["", renderModules(modules, operations)] : []),
-  ].join("\n");
+  ].map((line) => wrap(line, { indent: 4 }));
+  return [...lines, ...(options.detailed ? ["", renderModules(modules, operations)] : [])].join("\n");
 }
 
 function renderModules(modules: readonly ModuleProfile[], operations: number): string {

@@ -25,6 +25,11 @@ export function formatCount(count: number): string {
     .replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** "1 step", "2,000 steps". @param noun in the singular; its plural ends in s */
+export function formatMany(count: number, noun: string): string {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Four significant digits, and an exponent where zeros would hide them: "3.142", "0.0006000", "2.500e-5", "NaN". */
 export function formatReal(value: number): string {
   if (!Number.isFinite(value) || value === 0) return String(value);

@@ -3,6 +3,7 @@ import type { OffloadDevice, Stage } from "../config/types.ts";
 import { type HighWater, type Tier, tiers } from "../device/ledger.ts";
 import { formatBytes, formatShare } from "./numbers.ts";
 import { renderTable } from "./table.ts";
+import { wrap } from "./wrap.ts";
 
 /** Where model states are asked to be. */
 export interface Placement {
@@ -68,7 +69,7 @@ function sentence(name: Shortage, { asked, room, ranks }: Refusal): string {
   const has = formatBytes(room[name]);
   const stage = `ZeRO stage ${asked.stage}`;
   if (name === "disk") return `${stage} needs ${needs} on disk for each rank, and the folders have room for ${has}.`;
-  if (name !== "memory") return `${stage} needs ${needs} of ${name} memory on a rank, and the budget is ${has}.`;
+  if (name !== "memory") return `${stage} needs ${needs} of ${name} memory a rank, and the budget is ${has}.`;
   const whose = ranks === 1 ? "this machine has" : `each of ${ranks} ranks has, as its share of this machine's memory,`;
   return (
     `Device and host are both this machine's memory here: ${stage} needs ${needs} of it on a rank,\n` +
@@ -164,10 +165,10 @@ function advice(refusal: Refusal): string {
   if (fits) lines.push(`${change(fits, refusal)} fits:\n  ${flags(fits, refusal)}`);
   else {
     const least = Math.min(...candidates.map(({ need }) => need.memory));
-    lines.push(
+    const text =
       `No stage fits${elsewhere ? " here" : ""}, with offload or without; the least is ${formatBytes(least)} of memory on a rank. Use a ` +
-        "smaller micro-batch or sequence length, activation checkpointing, more ranks, or larger budgets (--device-memory, --host-memory).",
-    );
+      "smaller micro-batch or sequence length, activation checkpointing, more ranks, or larger budgets (--device-memory, --host-memory).";
+    lines.push(wrap(text));
   }
   return lines.join("\n");
 }

@@ -1,4 +1,4 @@
-/** Sizes that the plan settled on, under DeepSpeed's names, and why: left-out ones are derived from the model. */
+/** Sizes that the plan settled on, under DeepSpeed's names (less a prefix, for width), and why: left-out ones are derived. */
 import type { Plan } from "../plan/plan.ts";
 import type { PlannedSizes } from "../plan/sizes.ts";
 import { formatCount } from "./numbers.ts";
@@ -22,10 +22,10 @@ export function renderSizes({ sizes, residences }: Pick<Plan, "sizes" | "residen
   const used = (Object.keys(names) as (keyof PlannedSizes)[]).filter((key) => isSharded || !ofSharding.includes(key));
   return renderTable({
     columns: [
-      { header: "zero_optimization", align: "left" },
+      { header: "zero_optimization.(stage3_)", align: "left" },
       { header: "elements", align: "right" },
       { header: "because", align: "left" },
     ],
-    rows: used.map((key) => [names[key], formatCount(sizes[key].elements), sizes[key].why]),
+    rows: used.map((key) => [names[key].replace("stage3_", ""), formatCount(sizes[key].elements), sizes[key].why]),
   });
 }

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach } from "vitest";
+import { terminalWidth } from "../../src/report/wrap.ts";
 
 export const root = fileURLToPath(new URL("../..", import.meta.url));
 export const tinyModel = join(root, "test/oracles/gpt2-tiny/model");
@@ -66,3 +67,7 @@ export function writeFiles(folder: string, files: Readonly<Record<string, string
   }
   return folder;
 }
+
+/** Lines that are too long; progress lines of a log and words that nobody can break (paths) aside. */
+export const tooWide = (text: string): string[] =>
+  text.split("\n").filter((line) => [...line].length > terminalWidth && !/^step \d+\/|\S{60}/.test(line));

@@ -122,7 +122,7 @@ test("a run that has ended by the checkpoint's step says how to go on", async ()
   await run(saving);
   const resume = ["--resume", join(folderOf("ended"), "checkpoints")];
   const before = await run([...tiny, ...resume, "--steps", "1"]);
-  expect(before.stderr).toMatch(/goes on after step 2, and a run of 1 steps has ended by then.*give more than 2/s);
+  expect(before.stderr).toMatch(/goes on after step 2, and a run of 1 step has ended by then.*give more than 2/s);
   expect(before).toMatchObject({ exitCode: exitCodes.user, stdout: "" });
   const same = await run([...tiny, ...resume]);
   expect(same.stdout).toMatch(/^Nothing is left to train; --steps above 2 goes on\.$/m);

@@ -5,7 +5,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import { runQuickstart } from "../../src/cli/quickstart.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import { createLogger } from "../../src/log/logger.ts";
-import { run, temporaryFolder } from "./command.ts";
+import { run, temporaryFolder, tooWide } from "./command.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -31,6 +31,8 @@ test("stage 0 is refused, the stage that fits trains, the model writes, and the 
   expect(told).toMatch(/^0 +5\d\.\d MB +no\n1 .* no\n2 .* no\n3 .* yes$/m);
   expect(told).toMatch(/in bf16\nranks +4 on the CPU with 1 thread each; ZeRO stage 3\n/);
   expect(told).toMatch(/^step 4\/4 /m);
+  const written = /(?<=--temperature 0\.5\n\n)[\s\S]*(?=\n── 4)/; // by a model that knows nothing of widths
+  expect(tooWide(told.replace(written, ""))).toEqual([]);
   for (const table of [/Device memory of ranks 0-3/, /Traffic of ranks 0-3/, /^loss$/m]) expect(told).toMatch(table);
   expect(told).toMatch(/^interface HTMLElement extends ./m);
   for (const name of ["ds_config.json", "log.ndjson", "model/config.json", "trained/model.safetensors"])

@@ -91,7 +91,7 @@ test("a budget of the host refuses, by kind, with what fits; a larger one does n
   expect(exitCode).toBe(exitCodes.memory);
   expect(stdout).toBe("");
   expect(stderr).toMatch(
-    /^error: ZeRO stage 1 needs [\d.]+ MB of host memory on a rank, and the budget is 500 KB\.\nNothing/,
+    /^error: ZeRO stage 1 needs [\d.]+ MB of host memory a rank, and the budget is 500 KB\.\nNothing/,
   );
   expect(stderr).toMatch(/^host: kind .*\n.*\noptimizer +/m);
   expect(stderr).toMatch(/^1 \* +host +device .* no: host/m);
@@ -117,7 +117,7 @@ test("a folder in memory is the host's: said, and counted to its budget", {
     // What rests on the host alone would fit.
     const refused = await run([...flags, "--host-memory", "2.5MB"]);
     expect(refused.exitCode).toBe(exitCodes.memory);
-    expect(refused.stderr).toMatch(/of host memory on a rank, and the budget is 2\.50 MB\.\n/);
+    expect(refused.stderr).toMatch(/of host memory a rank, and the budget is 2\.50 MB\.\n/);
     expect(refused.stderr).toMatch(/^swap files +[\d.]+ MB /m);
     expect(readdirSync(folder)).toEqual([]);
   } finally {

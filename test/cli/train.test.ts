@@ -140,6 +140,15 @@ test("Ctrl-C ends the ranks after a step, with the model that they have", async 
   expect(again.exitCode).toBe(exitCodes.ok);
 });
 
+test("Ctrl-C without a place for the model says where it stopped and how to keep it", async () => {
+  const { child, output: said, ended } = start([...fromTiny, "--steps", "100000"]);
+  await until(() => /^step 10\//m.test(said.stdout) || child.exitCode !== null, 20_000);
+  process.kill(child.pid!, "SIGINT");
+  const { exitCode, stdout } = await ended;
+  expect(exitCode).toBe(exitCodes.interrupted);
+  expect(stdout).toMatch(/^Stopped after step \d+ of 100000\. Nothing was kept: --output DIR\s+keeps the model/m);
+});
+
 test("SIGTERM to every process ends the ranks and leaves no model", async () => {
   const output = join(here, "ended");
   expect(await trainUntil("SIGTERM", output)).toMatch(/Training did not finish, so no model was written/);

@@ -188,9 +188,7 @@ const refuse = (room: Partial<Room>): string =>
 
 test("a refusal shows where the bytes would go, largest first, and the smallest change that fits", () => {
   const text = refuse({ device: 8e9 });
-  expect(text).toMatch(
-    /^ZeRO stage 0 needs 16\.0 GB of device memory on a rank, and the budget is 8\.00 GB\.\nNothing/,
-  );
+  expect(text).toMatch(/^ZeRO stage 0 needs 16\.0 GB of device memory a rank, and the budget is 8\.00 GB\.\nNothing/);
   expect(text).toMatch(/optimizer +12\.0 GB +75\.0 %\n(gradients|parameters)/);
   expect(text).toMatch(/\ntotal +16\.0 GB\n {2}model states +16\.0 GB +100\.0 %\nbudget +8\.00 GB +50\.0 %\n/);
   expect(text).toMatch(/\n0 +16\.0 GB +no\n1 +10\.0 GB +no\n2 +8\.00 GB +yes\n\n/);
@@ -225,5 +223,7 @@ test("what fits the cards and what fits this machine are told apart", () => {
 test("a refusal says so where nothing fits", () => {
   const text = refuse({ device: 0.5e9 });
   expect(firstThatFits(candidates, { device: 0.5e9, host: 1, disk: 1, memory: 1 })).toBeUndefined();
-  expect(text).toContain("No stage fits, with offload or without; the least is 2.00 GB of memory on a rank");
+  expect(text.replace(/\s+/g, " ")).toContain(
+    "No stage fits, with offload or without; the least is 2.00 GB of memory on a rank",
+  );
 });
