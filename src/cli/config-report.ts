@@ -1,14 +1,19 @@
 /** The answer of `shunya config` as a table for people and as JSON for programs. */
 import { Places } from "../config/places.ts";
 import type { ConfigProblem } from "../errors/errors.ts";
+import { printable } from "../errors/printable.ts";
 import { formatCount } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
+import { terminalWidth, wrap } from "../report/wrap.ts";
 import type { ConfigAnswer } from "./config.ts";
+import { runLength } from "./config-details.ts";
 
-/** One JSON document: the values by name, then "sources" by path and "problems". */
-export function renderConfigJson({ values, draft, problems }: ConfigAnswer): string {
+/** One JSON document: the values by name, then "offload", "derived" by name, "sources" by path, and "problems". */
+export function renderConfigJson({ values, draft, derived, offload, problems }: ConfigAnswer): string {
   const document = {
     ...Object.fromEntries(values.map(({ name, value }) => [name, value])),
+    offload,
+    derived,
     sources: Object.fromEntries(draft.sources ?? []),
     problems: problems.map(({ path, line = null, column = null, level, message }) => ({
       path,
@@ -21,12 +26,13 @@ export function renderConfigJson({ values, draft, problems }: ConfigAnswer): str
   return `${JSON.stringify(document, undefined, 2)}\n`;
 }
 
-export function renderConfigAnswer(answer: ConfigAnswer): string {
+/** @param columns the terminal's width */
+export function renderConfigAnswer(answer: ConfigAnswer, columns: number = terminalWidth): string {
   const { file, ranks } = answer.question;
   const isResolved = answer.values.some(({ value }) => value !== null);
   const parts = [
-    ...(isResolved ? [`${file} on ${ranks} rank${ranks === 1 ? "" : "s"}:`, renderValues(answer)] : []),
-    renderProblems(answer),
+    ...(isResolved ? [`${printable(file)} on ${ranks} rank${ranks === 1 ? "" : "s"}:`, renderValues(answer)] : []),
+    renderProblems(answer, columns),
   ];
   return `${parts.join("\n\n")}\n`;
 }
@@ -50,16 +56,25 @@ function valueRows(name: string, value: unknown, paths: readonly string[], answe
     return [[name, String(type ?? kind ?? ""), origin], ...inner];
   }
   if (Array.isArray(value) && value.length > 0) {
-    return [[name, "", origin], ...value.map((item, i) => [`  ${i + 1}`, JSON.stringify(item), ""])];
+    const shown = value.slice(0, mostItems).map((item, i) => [`  ${i + 1}`, clipped(JSON.stringify(item)), ""]);
+    const more = value.length - shown.length;
+    return [[name, "", origin], ...shown, ...(more > 0 ? [["", `and ${more} more`, ""]] : [])];
   }
   return [[name, shownScalar(value), origin]];
 }
 
 function shownScalar(value: unknown): string {
+  if (value === Number.POSITIVE_INFINITY) return runLength;
   if (value === null || value === undefined || Array.isArray(value)) return "-";
   if (typeof value === "number" && Number.isInteger(value) && value >= 10_000) return formatCount(value);
-  return String(value);
+  return clipped(String(value));
 }
+
+/** Long lists and texts are in the JSON form. */
+const mostItems = 20;
+const mostCharacters = 200;
+const clipped = (text: string): string =>
+  printable(text.length > mostCharacters ? `${text.slice(0, mostCharacters)}...` : text);
 
 /** Names of keys that are not the value's name in DeepSpeed's way of writing. */
 const keyNames: Readonly<Record<string, string>> = {
@@ -91,12 +106,12 @@ function originOf(paths: readonly string[], value: unknown, { draft, question }:
   const line = draft.places?.get(path)?.line;
   const from = source(path);
   if (from === "file") return line === undefined ? "file" : `line ${line}`;
-  const isSize = path.startsWith("zero_optimization.") && typeof value !== "boolean";
+  const isSize = path.startsWith("zero_optimization.") && path !== "zero_optimization.overlap_comm";
   if (from === "derived" && isSize) return `the model${question.model === undefined ? " (give --model)" : ""}`;
   return from === "derived" ? "other keys" : from;
 }
 
-export function renderProblems({ question, reading, problems }: ConfigAnswer): string {
+export function renderProblems({ question, reading, problems }: ConfigAnswer, columns: number = terminalWidth): string {
   if (problems.length === 0) return "No problems.";
   const places = new Places(reading.text);
   const count = (level: ConfigProblem["level"]): string => {
@@ -106,7 +121,9 @@ export function renderProblems({ question, reading, problems }: ConfigAnswer): s
   const shown = problems.map((problem) => {
     const { line, column, level, path, message } = problem;
     const at = line === undefined ? "" : `:${line}${column === undefined ? "" : `:${column}`}`;
-    const head = `${question.file}${at}: ${level}: ${path}: ${message}`;
+    const place = `${printable(question.file)}${at}: ${level}: ${path}:`;
+    const isShort = place.length + 1 + message.length <= columns;
+    const head = isShort ? `${place} ${message}` : `${place}\n    ${wrap(message, { indent: 4, width: columns })}`;
     if (line === undefined || column === undefined) return head;
     return `${head}\n${places.excerptAt(line, column).replace(/^/gm, "  | ")}`;
   });

@@ -8,8 +8,11 @@ import { SimulatedBackend } from "../device/simulated.ts";
 import { type ConfigProblem, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
+import { faultOf } from "../optim/groups.ts";
 import { createPlan } from "../plan/plan.ts";
 import type { PlannedSizes } from "../plan/sizes.ts";
+import { terminalWidth } from "../report/wrap.ts";
+import { derivedWords, offloadDetails, offloadPaths } from "./config-details.ts";
 import { renderConfigAnswer, renderConfigJson } from "./config-report.ts";
 import { describeForConfig, type OpenedModel, openModel } from "./job.ts";
 
@@ -36,6 +39,10 @@ export interface ConfigAnswer {
   /** The same names in the same order for every file. */
   readonly values: readonly ConfigValue[];
   readonly draft: Partial<ConfigResolution>;
+  /** How values come about that no key gives, in words, by their names. */
+  readonly derived: Readonly<Record<string, string>>;
+  /** Null: not known. */
+  readonly offload: object | null;
   /** In the order of the file's lines; those without a line last. */
   readonly problems: readonly ConfigProblem[];
 }
@@ -108,7 +115,9 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
     });
   const config = examined?.config;
   const { sizes, problem } = config && model ? planOf(config, model) : {};
-  const problems = inOrder(reading.problems, [...(examined?.problems ?? []), ...(problem ? [problem] : [])]);
+  const wrongGroup = config && model ? groupProblem(config, model) : undefined;
+  const ofModel = [problem, wrongGroup].filter((found) => found !== undefined);
+  const problems = inOrder(reading.problems, [...(examined?.problems ?? []), ...ofModel]);
   const draft = examined?.draft ?? {};
   return {
     question,
@@ -119,6 +128,8 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
       value: hasError([...paths, ...follows], problems) ? null : (of(draft, sizes) ?? null),
     })),
     draft,
+    derived: derivedWords(draft, model !== undefined),
+    offload: hasError(offloadPaths, problems) ? null : offloadDetails(draft),
     problems,
   };
 }
@@ -126,7 +137,8 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
 /** @returns the exit code: 1 where the file has an error, as the checkers of other formats have it */
 export async function runConfig(question: ConfigQuestion, asJson: boolean): Promise<number> {
   const answer = await answerConfig(question, readConfigFile(question.file));
-  process.stdout.write(asJson ? renderConfigJson(answer) : renderConfigAnswer(answer));
+  const columns = process.stdout.columns || terminalWidth;
+  process.stdout.write(asJson ? renderConfigJson(answer) : renderConfigAnswer(answer, columns));
   return answer.problems.some((problem) => problem.level === "error") ? 1 : 0;
 }
 
@@ -141,6 +153,19 @@ function planOf(config: ResolvedConfig, model: OpenedModel): { sizes?: PlannedSi
     const [path, ...message] = error.message.split(": ");
     return { problem: { level: "error", path: path!, message: message.join(": ") } };
   }
+}
+
+/** The first group that takes no parameter of this model, or a pattern that matches none. */
+function groupProblem(config: ConfigResolution, model: OpenedModel): ConfigProblem | undefined {
+  const { description } = describeModel(new Gpt2(model.config));
+  const message = faultOf(
+    config.parameterGroups,
+    description.units.flatMap((unit) => unit.parameters),
+  );
+  if (message === undefined) return undefined;
+  const path = "shunya.parameter_groups";
+  const { written = path, line, column } = config.places.get(path) ?? {};
+  return { level: "error", path: written, line, column, message };
 }
 
 /** True for an error at one of the keys, at the section around it, or at a parameter of what the key names. */

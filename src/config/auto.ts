@@ -56,7 +56,7 @@ function fillSizes(settings: Settings, hidden: number | undefined): void {
     ],
     ["zero_optimization.stage3_param_persistence_threshold", (h: number) => 10 * h, "10 x hidden size"],
   ] as const) {
-    if (hidden === undefined) settings.fill(path, undefined, "derived", "from the model, once it is known");
+    if (hidden === undefined) settings.fill(path, undefined, "derived", `${rule}, once the model is known`);
     else settings.fill(path, size(hidden), "model", rule);
   }
 }

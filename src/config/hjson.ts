@@ -169,7 +169,7 @@ class Parser {
   #unquoted(path: string): ConfigScalar {
     const start = this.#at;
     const line = this.#match(/[^\r\n]{1,2000}/y)!;
-    const { value, length, slip } = readUnquoted(line, path);
+    const { value, length, slip } = readUnquoted(line);
     if (line.length === maxUnquoted && length >= line.trimEnd().length)
       this.#stop(start, `a text without quotes of more than ${maxUnquoted} characters; put quotes around it`);
     this.#at = start + length;

@@ -36,8 +36,8 @@ const foreignWords: ReadonlyMap<string, readonly [ConfigScalar, string]> = new M
   ["inf", [null, noNumber]],
 ]);
 
-/** Reads what starts at the start of `line`, the rest of a line, which is not empty; `path` is whose value it is. */
-export function readUnquoted(line: string, path: string): Unquoted {
+/** Reads what starts at the start of `line`, the rest of a line, which is not empty. */
+export function readUnquoted(line: string): Unquoted {
   const end = /[,}\]#]|\/[/*]/.exec(line)?.index ?? line.length;
   const head = line.slice(0, end).trim();
   const plain = wordOrNumber(head);
@@ -52,7 +52,7 @@ export function readUnquoted(line: string, path: string): Unquoted {
     placeholder(text) ??
     typographicQuotes(text) ??
     missingComma(text) ??
-    nestedKey(text, path) ??
+    nestedKey(text) ??
     swallowed(text) ??
     whole(text)
   );
@@ -94,9 +94,9 @@ function missingComma(text: string): Unquoted | undefined {
   return { value, length: first.length, slip: { at: first.length, message: `a comma is missing after ${first}` } };
 }
 
-function nestedKey(text: string, path: string): Unquoted | undefined {
+function nestedKey(text: string): Unquoted | undefined {
   if (!/^[\w.-]+\s*:(?:\s|$)/.test(text)) return undefined;
-  const message = `found another key where the value of ${path} is wanted; nesting is written { ... }, not as in YAML`;
+  const message = `found another key where its value is wanted; nesting is written { ... }, not as in YAML`;
   return { ...whole(text), slip: { at: 0, message } };
 }
 

@@ -2,6 +2,7 @@
 import { nearest } from "../config/spelling.ts";
 import type { OptimizerConfig, ParameterGroupConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
+import { printable } from "../errors/printable.ts";
 
 export interface GroupNumbers {
   /** Before any schedule. */
@@ -33,36 +34,47 @@ export class ParameterGroups {
         weightDecay: g.weightDecay ?? own.weightDecay,
       })),
     ];
-    this.#matchers = groups.map(({ match }) => {
-      const patterns = match.map(matcherOf);
-      return (name) => patterns.some((matches) => matches(name));
-    });
-    this.#check(groups, parameters);
+    this.#matchers = groups.map(groupMatcher);
+    const fault = faultOf(groups, parameters);
+    if (fault !== undefined) throw new UsageError(`shunya.parameter_groups: ${fault}`);
   }
 
   /** The number of the group that has a parameter: the first that matches its name. */
   of(name: string): number {
     return this.#matchers.findIndex((matches) => matches(name)) + 1;
   }
+}
 
-  #check(groups: readonly ParameterGroupConfig[], parameters: readonly NamedParameter[]): void {
-    const trained = parameters.filter((p) => p.trainable);
-    for (const [i, { match }] of groups.entries()) {
-      const path = `shunya.parameter_groups[${i}]`;
-      for (const pattern of match) {
-        const matched = parameters.filter((p) => matcherOf(pattern)(p.name));
-        if (matched.length === 0) throw new UsageError(`${path}: ${unmatched(pattern, parameters)}`);
-        if (!matched.some((p) => p.trainable))
-          throw new UsageError(
-            `${path}: the pattern "${pattern}" matches frozen parameters only (${examples(matched)}), which no group updates; remove it`,
-          );
-      }
-      if (!trained.some((p) => this.of(p.name) === i + 1))
-        throw new UsageError(
-          `${path}: groups before it take every parameter that it matches (${examples(trained.filter((p) => this.#matchers[i]!(p.name)))}); the first group that matches has a parameter, so put this one first or remove it`,
+/** What is wrong with the first group that takes no parameter, or has a pattern that matches none; undefined: nothing. */
+export function faultOf(
+  groups: readonly ParameterGroupConfig[],
+  parameters: readonly NamedParameter[],
+): string | undefined {
+  const trained = parameters.filter((p) => p.trainable);
+  const taken = new Set<string>();
+  for (const [i, group] of groups.entries()) {
+    const where = `group ${i + 1}: `;
+    for (const pattern of group.match) {
+      const matches = matcherOf(pattern);
+      const matched = parameters.filter((p) => matches(p.name));
+      if (matched.length === 0) return printable(where + unmatched(pattern, parameters));
+      if (!matched.some((p) => p.trainable))
+        return printable(
+          `${where}the pattern "${pattern}" matches frozen parameters only (${examples(matched)}), which no group updates; remove it`,
         );
     }
+    const takes = groupMatcher(group);
+    const mine = trained.filter((p) => takes(p.name));
+    if (mine.every((p) => taken.has(p.name)))
+      return `${where}groups before it take every parameter that it matches (${examples(mine)}); the first group that matches has a parameter, so put this one first or remove it`;
+    for (const { name } of mine) taken.add(name);
   }
+  return undefined;
+}
+
+function groupMatcher({ match }: ParameterGroupConfig): (name: string) => boolean {
+  const patterns = match.map(matcherOf);
+  return (name) => patterns.some((matches) => matches(name));
 }
 
 /** `*` stands for any characters, all else for itself. Takes the pattern's literals from left to right, each where it comes first. */

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { answerConfig } from "../../src/cli/config.ts";
 import { renderConfigAnswer, renderConfigJson } from "../../src/cli/config-report.ts";
-import { readConfigText } from "../../src/config/json.ts";
+import { parseConfigText, readConfigText } from "../../src/config/json.ts";
 import { run, temporaryFolder, tinyModel, writeFiles } from "./command.ts";
 
 const folder = writeFiles(temporaryFolder(), {
@@ -31,6 +31,8 @@ const folder = writeFiles(temporaryFolder(), {
   "empty.json": " \n",
 });
 const config = (...args: string[]) => run(["config", ...args], folder);
+/** Without the breaks of long lines. */
+const unbroken = (text: string): string => text.replace(/\n {4}/g, " ");
 
 interface Document {
   readonly [name: string]: unknown;
@@ -66,7 +68,7 @@ const names = [
   ...["lossScale", "reduceBucketSize", "allgatherBucketSize", "prefetchBucketSize", "paramPersistenceThreshold"],
   ...["maxLiveParameters", "maxReuseDistance", "subGroupSize", "gradientClipping", "gradientAccumulationType"],
   ...["communicationDataType", "optimizer", "parameterGroups", "scheduler", "overlapComm", "activationCheckpointing"],
-  ...["sources", "problems"],
+  ...["offload", "derived", "sources", "problems"],
 ];
 
 describe("as data", () => {
@@ -134,6 +136,74 @@ describe("as data", () => {
     ]);
   });
 
+  test("how values come about that are left out, in words", async () => {
+    const { document } = await json("good.json", "--ranks", "4");
+    expect(document.derived).toMatchObject({
+      microBatch: "train batch / accumulation / ranks",
+      reduceBucketSize: '"auto": hidden size squared, once the model is known',
+      allgatherBucketSize: "the largest unit of the model; give --model to see it",
+      overlapComm: "true at stage 3, else false",
+    });
+    expect(document.derived).not.toHaveProperty("trainBatch");
+    // Every size that is null has words.
+    for (const name of names.filter((n) => document[n] === null && /Size$|Threshold$|^max/.test(n)))
+      expect(document.derived).toHaveProperty(name);
+    const known = await json("good.json", "--model", tinyModel, "--set", "zero_optimization.sub_group_size=9");
+    expect(JSON.stringify(known.document.derived)).not.toContain("--model");
+    expect(known.document.derived).not.toHaveProperty("subGroupSize");
+  });
+
+  test("offload in full", async () => {
+    const set = (path: string): string[] => ["--set", path];
+    const { document } = await json(
+      "good.json",
+      ...set("zero_optimization.offload_optimizer.device=nvme"),
+      ...set("zero_optimization.offload_optimizer.nvme_path=/disk"),
+      ...set('shunya.nvme_paths=["/other"]'),
+      ...set("shunya.delayed_update=true"),
+      ...set("aio.queue_depth=32"),
+    );
+    expect(document.offload).toMatchObject({
+      optimizer: "nvme",
+      parameters: "none",
+      ratio: 1,
+      pinMemory: { optimizer: true, parameters: false },
+      disk: { folders: ["/disk", "/other"], blockBytes: 2 ** 20, queueDepth: 32, parallelism: 1, verify: true },
+      delayedUpdateFrom: 1,
+    });
+    const bad = await json("good.json", ...set("aio.queue_depth=0"));
+    expect(bad.document.offload).toBeNull();
+  });
+
+  test("a length that only the run knows", async () => {
+    const flags = ["--set", "scheduler.type=WarmupDecayLR", "--set", "scheduler.params.total_num_steps=auto"];
+    const { document } = await json("good.json", ...flags);
+    expect(document.derived).toMatchObject({ "scheduler.totalSteps": "the run's length, known in training" });
+    const { stdout } = await config("good.json", ...flags);
+    expect(stdout).toMatch(/^ {2}totalSteps +the run's length, known in training/m);
+    expect(stdout).not.toContain("Infinity");
+  });
+
+  test("a parameter group that this model has no parameter for, as train says it", async () => {
+    const group = (...match: string[]): string[] => [
+      "--set",
+      `shunya.parameter_groups=${JSON.stringify([{ match, lr: 1 }])}`,
+    ];
+    const { exitCode, document } = await json("good.json", "--model", tinyModel, ...group("*.bais"));
+    expect(exitCode).toBe(1);
+    expect(document.parameterGroups).toBeNull();
+    expect(document.problems.filter(({ level }) => level === "error")).toEqual([
+      expect.objectContaining({
+        path: "shunya.parameter_groups",
+        message: expect.stringMatching(
+          /^group 1: no parameter's name matches the pattern "\*\.bais"; did you mean "\*\.bias"\?/,
+        ),
+      }),
+    ]);
+    expect((await json("good.json", ...group("*.bais"))).exitCode).toBe(0);
+    expect((await json("good.json", "--model", tinyModel, ...group("*.bias"))).exitCode).toBe(0);
+  });
+
   test("a file with errors: what can be told, every problem, exit code 1", async () => {
     const { exitCode, document } = await json("bad.json", "--ranks", "4");
     expect(exitCode).toBe(1);
@@ -179,15 +249,39 @@ describe("for people", () => {
     expect(stdout).toMatch(/^ {2}learningRate +0\.0003 +flag$/m);
     expect(stdout).toMatch(/^ {2}beta2 +0\.95 +line 5$/m);
     expect(stdout).toMatch(/^gradientClipping +1 +default$/m);
-    expect(stdout).toContain("good.json:6:3: warning: wandb: has no effect here");
+    expect(unbroken(stdout)).toContain("good.json:6:3: warning: wandb: has no effect here: use csv_monitor");
     expect(stdout).toContain('  |   "wandb": { "enabled": true },\n  |   ^\n');
     expect(stdout).toMatch(/\n0 errors, 1 warning\.\n$/);
+  });
+
+  test("problems are as wide as the terminal, and say nothing to it", async () => {
+    const text =
+      '{ "train_batch_size": 4, "a\\u001b[31m\\u202eb": 1, "": 2, "zero_optimization": { "": 3, "stage": "x" } }';
+    const question = { file: "ds\u001b.json", overrides: [], ranks: 1, model: undefined };
+    const answer = await answerConfig(question, readConfigText(text, "ds.json"));
+    expect(answer.problems.map(({ path }) => path)).toEqual(
+      expect.arrayContaining(["a\\u001b[31m\\u202eb", '""', 'zero_optimization.""']),
+    );
+    for (const columns of [80, 120]) {
+      const shown = renderConfigAnswer(answer, columns);
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: none of them may be there
+      expect(shown).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u202e]/);
+      const lines = shown.split("\n").filter((line) => !line.startsWith("  |"));
+      expect(lines.filter((line) => line.length > columns)).toEqual([]);
+      expect(lines.some((line) => line.length > columns - 20)).toBe(true);
+      expect(unbroken(shown)).toContain("error: a\\u001b[31m\\u202eb: unknown key; remove it");
+    }
+    const slip = text.replace('"a\\u001b', '"a\\u001b[31m\\u202eb": 1, "a\\u001b');
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: none of them may be there
+    expect(() => parseConfigText(slip, "ds\u001b.json")).toThrow(/^[^\u0000-\u0009\u000b-\u001f\u202e]*$/);
   });
 
   test("errors: exit code 1", async () => {
     const { exitCode, stdout } = await config("bad.json", "--ranks", "4");
     expect(exitCode).toBe(1);
-    expect(stdout).toContain("bad.json:3:24: error: bf16.enabled: found None; write null, or leave the key out");
+    expect(unbroken(stdout)).toContain(
+      "bad.json:3:24: error: bf16.enabled: found None; write null, or leave the key out",
+    );
     expect(stdout).toMatch(/\n5 errors, 0 warnings\.\n$/);
   });
 

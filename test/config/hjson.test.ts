@@ -185,7 +185,7 @@ describe("a slip is said with its place", () => {
     ["a text that swallows a comment", "{\ndevice: cpu # x\n}", 2, 9, /write "cpu" in quotes/],
     ["a template", '{"a": <stage>, "b": 1}', 1, 7, /found <stage>, an unfilled placeholder/],
     ["another template", '{"a": MICRO_BATCH,\n"b": 1}', 1, 7, /found MICRO_BATCH, an unfilled/],
-    ["YAML", "zero_optimization:\n  stage: 2\n", 2, 3, /another key where the value of zero_optimization/],
+    ["YAML", "zero_optimization:\n  stage: 2\n", 2, 3, /another key where its value is wanted/],
     ["CSV", "step,loss\n1,2\n", 1, 5, /found ",loss" after "step"; wanted a colon.*looks like \{/],
     ["a program", 'import x from "y";\n', 1, 7, /found "x" after "import"/],
     ["a sentence", "hello", 1, 6, /found the end of the file after "hello"/],

@@ -58,13 +58,13 @@ test("a pattern that matches nothing is named, with what was perhaps meant and n
     return "";
   };
   expect(message(group(["*.bias"]), group(["*.attn.*", "h.*.wieght"]))).toMatch(
-    /^shunya\.parameter_groups\[1\]: .*"h\.\*\.wieght"; did you mean "h\.\*\.weight"\? .*wte\.weight/,
+    /^shunya\.parameter_groups: group 2: .*"h\.\*\.wieght"; did you mean "h\.\*\.weight"\? .*wte\.weight/,
   );
   expect(message(group(["ln_1.bais"]))).toContain('did you mean "*ln_1.bias"?');
   expect(message(group(["attn"]))).toContain('did you mean "*attn*"?');
   expect(message(group(["*norm*"]))).not.toContain("did you mean");
   expect(message(group(["*frozen*"]))).toMatch(/frozen parameters only \(h\.0\.frozen\.weight\)/);
-  expect(message(group(["h.*"]), group(["*ln*"]))).toMatch(/\[1\]: groups before it take every parameter/);
+  expect(message(group(["h.*"]), group(["*ln*"]))).toMatch(/group 2: groups before it take every parameter/);
 });
 
 test("a pattern with many stars takes no longer than others", () => {
