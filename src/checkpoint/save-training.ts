@@ -77,6 +77,7 @@ async function save<B extends object>(
   const { group, steps: step } = engine;
   const isFirst = group.rank === 0;
   const words = `checkpoint of step ${step}`;
+  await group.meet();
   const [[id]] = (await together(group, `${words}, its folder`, async () => {
     const id = randomBytes(4).readUInt32LE();
     if (isFirst) await beginFolder(folder, partialFolder(folder, step, id));

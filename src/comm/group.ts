@@ -37,6 +37,7 @@ export class ProcessGroup {
   readonly #transport: Transport;
   readonly #device: Device;
   readonly #words = new Map<number, string>();
+  readonly #meeting: number;
   #step = 0;
 
   constructor(device: Device, transport: Transport) {
@@ -44,6 +45,8 @@ export class ProcessGroup {
     this.#transport = transport;
     this.rank = transport.rank;
     this.worldSize = transport.worldSize;
+    // Known to every rank from the start: it is named where others meet and this rank does not.
+    this.#meeting = this.#tag("before a checkpoint (every rank saves it, or none)");
     device.nameTags((tag) => this.describeTag(tag));
   }
 
@@ -87,6 +90,16 @@ export class ProcessGroup {
     const all = await this.#transport.exchange(this.#tag(`exchange of ${words}`), payload);
     this.#device.timeline.noteProgram(`exchange of ${words}`, started);
     return all.map((bytes) => new Float64Array(bytes.slice().buffer));
+  }
+
+  /**
+   * Waits until every rank is about to save. It stands among the collectives, so a rank that trains on instead is found out by its
+   * next one, and not at the deadline.
+   */
+  async meet(): Promise<void> {
+    await this.#device.reached(
+      this.#device.issue("collective", "barrier", { group: this.#transport.handle, tag: this.#meeting }),
+    );
   }
 
   dispose(): void {
