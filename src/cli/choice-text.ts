@@ -1,6 +1,7 @@
 /** What was chosen for a `shunya train` without a model, in full, and how to keep it. */
 import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
 import { formatCount, formatDuration, formatMany, formatOperations } from "../report/numbers.ts";
+import { wrap } from "../report/wrap.ts";
 import { type Choice, type MachineSpeed, mostEpochs } from "./choice.ts";
 
 /** The name of the configuration beside a model that was trained with it. */
@@ -18,7 +19,9 @@ export function renderChoice(choice: Choice, speed: MachineSpeed): string {
     renderGpt2Config(model).trim(),
     "",
     ...(settings === undefined ? [] : [`The configuration (${keptConfigName}):`, renderSettings(settings).trim(), ""]),
-    lengthOf(choice),
+    ...lengthOf(choice)
+      .split("\n")
+      .map((line) => wrap(line)),
     ...keeping(job.output, settings !== undefined),
     "",
     "",

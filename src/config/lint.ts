@@ -38,7 +38,7 @@ const tinyBucket: Rule = ({ settings, config }) => {
   if (size !== undefined && size < 1024 && config.stage > 0)
     settings.warn(
       `${zero}.reduce_bucket_size`,
-      `${size} element(s) in one reduction means a collective for every few numbers; leave it out to have it derived`,
+      `a reduction of ${size} element${size === 1 ? "" : "s"} means a collective for every few numbers; leave it out to have it derived`,
     );
 };
 

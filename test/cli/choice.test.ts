@@ -7,7 +7,7 @@ import { type Choice, chooseJob, type MachineSpeed } from "../../src/cli/choice.
 import { renderChoice } from "../../src/cli/choice-text.ts";
 import type { TrainRequest } from "../../src/cli/job.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
-import { run, temporaryFolder, writeFiles } from "./command.ts";
+import { run, temporaryFolder, tooWide, writeFiles } from "./command.ts";
 
 const request: TrainRequest = {
   config: undefined,
@@ -119,6 +119,7 @@ test("with a configuration only the model is chosen", async () => {
   expect(choice.settings).toBeUndefined();
   expect(choice.job.config).toBe(config);
   expect(renderChoice(choice, speed)).not.toMatch(/ds_config\.json/);
+  expect(tooWide(renderChoice(choice, speed))).toEqual([]);
 });
 
 test("train --data alone says what it chose, and what it keeps trains again", async () => {

@@ -274,7 +274,7 @@ export const cases: readonly Case[] = [
     micro: 1,
     on4: "3 cpu cpu 1x1=4 fp32",
     sizes: [1, undefined, 0],
-    warns: [/found "10", read as 10; write it without quotes/, /1 element\(s\) in one reduction/],
+    warns: [/found "10", read as 10; write it without quotes/, /a reduction of 1 element means/],
   },
   {
     id: "61 another kind of file",

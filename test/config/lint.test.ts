@@ -45,7 +45,7 @@ const cases: readonly [
   ],
   [
     zero({ stage: 2, reduce_bucket_size: 1 }),
-    /reduce_bucket_size: 1 element\(s\) in one reduction/,
+    /reduce_bucket_size: a reduction of 1 element means/,
     zero({ stage: 2, reduce_bucket_size: 1024 }),
   ],
   [
