@@ -47,7 +47,7 @@ function renderValues(answer: ConfigAnswer): string {
 
 /** Objects as one row for each of their values. */
 function valueRows(name: string, value: unknown, paths: readonly string[], answer: ConfigAnswer): string[][] {
-  const origin = originOf(paths, value, answer);
+  const origin = originOf(paths, answer);
   if (typeof value === "object" && value !== null && !Array.isArray(value)) {
     const { type, kind, ...rest } = value as Record<string, unknown>;
     const inner = Object.entries(rest).flatMap(([key, item]) =>
@@ -98,7 +98,7 @@ function innerPath(path: string, name: string): string {
 }
 
 /** Where the first of the value's keys stands that was given; else how the value came about. */
-function originOf(paths: readonly string[], value: unknown, { draft, question }: ConfigAnswer): string {
+function originOf(paths: readonly string[], { draft, question }: ConfigAnswer): string {
   const source = (path: string) => draft.sources?.get(path) ?? "default";
   const path = paths.find((p) => source(p) === "file" || source(p) === "flag") ?? paths[0]!;
   const filled = draft.autos?.find((auto) => auto.path === path);
