@@ -39,6 +39,17 @@ export const delayedUpdate: ValueType<{ readonly startStep: number } | false> = 
   },
 };
 
+/** What is wrong inside the object form. */
+export function explainDelay(node: ConfigNode): string | undefined {
+  if (node.kind !== "object") return undefined;
+  for (const { key, value } of node.members) {
+    if (key !== "start_step") return `unknown key ${key}; known is start_step`;
+    if (integer(1).read(value) === undefined)
+      return `start_step: found ${describe(value)}; wanted ${wantedOf(integer(1), value)}`;
+  }
+  return undefined;
+}
+
 /** One path or a list of them. */
 export const paths: ValueType<readonly string[]> = {
   wanted: "a path as text, or a list of paths",

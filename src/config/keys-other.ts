@@ -1,7 +1,7 @@
 /** Rows of the key table: reporting, and sections of DeepSpeed's that are outside of ZeRO. */
 
 import { always, derived, type KeySpec, mustBeOff, notYet, nullable, section, unused, used } from "./key-kinds.ts";
-import { countOrAll, delayedUpdate, paths, text } from "./key-types.ts";
+import { countOrAll, delayedUpdate, explainDelay, paths, text } from "./key-types.ts";
 import { boolean, integer, oneOf } from "./value-types.ts";
 
 const numbersWouldDiffer = "this version does not have it, and training without it would give other numbers";
@@ -102,6 +102,7 @@ export const otherKeys = {
     delayedUpdate,
     false,
     "the host applies a step's gradients while the next step computes, so parameters are a step late; with offload_optimizer only",
+    { explain: explainDelay },
   ),
   "shunya.activation_checkpointing": used(
     boolean,

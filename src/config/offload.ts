@@ -33,6 +33,7 @@ export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig 
         `zero_optimization.${section}.nvme_path`,
         "left out, though the device is nvme, so nothing can be trained with this; name a folder on a fast drive",
       );
+  if (offloadOptimizer !== "nvme" && offloadParam !== "nvme") diskKeysWithoutDisk(settings);
   emptySection(settings, "offload_optimizer", optimizerDevice);
   emptySection(settings, "offload_param", parameterDevice);
   return {
@@ -44,19 +45,21 @@ export function resolveOffload(settings: Settings, stage: Stage): OffloadConfig 
       parameters: offloadParam !== "none" && settings.get("zero_optimization.offload_param.pin_memory"),
     },
     disk,
-    delayedUpdateFrom: resolveDelay(settings, offloadOptimizer),
+    delayedUpdateFrom: resolveDelay(settings, stage, offloadOptimizer),
   };
 }
 
 /** @returns the first step whose update is delayed */
-function resolveDelay(settings: Settings, optimizer: OffloadDevice): number | undefined {
+function resolveDelay(settings: Settings, stage: Stage, optimizer: OffloadDevice): number | undefined {
   const path = "shunya.delayed_update";
   const from = settings.get(path);
   if (from === false) return undefined;
   if (optimizer === "none")
     settings.error(
       path,
-      "only an update on the host can run beside the next step; write zero_optimization.offload_optimizer.device cpu or nvme, or remove the key",
+      `only an update on the host can run beside the next step; ${
+        stage === 0 ? "use stage 1, 2 or 3 with" : "write"
+      } ${optimizerDevice} cpu or nvme, or remove the key`,
     );
   const ratio = settings.get("zero_optimization.offload_optimizer.ratio");
   if (ratio < 1)
@@ -65,6 +68,16 @@ function resolveDelay(settings: Settings, optimizer: OffloadDevice): number | un
       `found with offload_optimizer.ratio ${ratio}, where a part of the update runs on the device; write ratio 1, or remove one of the two`,
     );
   return from.startStep;
+}
+
+/** Our own keys for the disk tier, where nothing lies on a disk. */
+function diskKeysWithoutDisk(settings: Settings): void {
+  for (const [path, says] of [
+    ["shunya.nvme_paths", settings.get("shunya.nvme_paths") !== undefined],
+    ["shunya.disk_checksums", !settings.get("shunya.disk_checksums")],
+  ] as const)
+    if (says)
+      settings.warn(path, "no effect, since nothing is offloaded to disk; write device nvme, or remove the key");
 }
 
 /** Folders of the sections that want a disk and our own list serve together: what is offloaded is divided among the drives. */

@@ -136,6 +136,96 @@ test("what DeepSpeed has at stage 3 only works at every stage that shares", () =
     });
 });
 
+describe("our own keys", () => {
+  const examined = (shunya: object, zero: object = {}, more: object = {}) => {
+    const { config, problems } = examineConfig({
+      file: parseConfigObject({
+        train_batch_size: 2,
+        optimizer: { type: "Adam" },
+        zero_optimization: zero,
+        shunya,
+        ...more,
+      }),
+      worldSize: 2,
+    });
+    return { config, told: problems.map((p) => `${p.level} ${p.path}: ${p.message}`).join("\n") };
+  };
+  const onHost = { stage: 2, offload_optimizer: { device: "cpu" } };
+  const onDisk = { stage: 2, offload_optimizer: { device: "nvme", nvme_path: "/a" } };
+
+  test.each([
+    [true, 1],
+    ["yes", 1],
+    [{}, 1],
+    [{ start_step: 40 }, 40],
+    [false, undefined],
+  ])("delayed_update %j begins at step %s, in every precision", (delayed_update, delayedUpdateFrom) => {
+    for (const precision of [{}, { bf16: { enabled: true } }, { fp16: { enabled: true } }])
+      for (const zero of [onHost, onDisk, { ...onHost, stage: 1 }, { ...onHost, stage: 3 }])
+        expect(examined({ delayed_update }, zero, precision).config).toMatchObject({ delayedUpdateFrom });
+  });
+
+  test.each([
+    [{ start_step: 0 }, onHost, /delayed_update: start_step: found 0; wanted a positive whole number$/],
+    [{ start_step: 1e300 }, onHost, /start_step: found 1e\+300; wanted a positive whole number, at most 2\^53 - 1$/],
+    [{ start: 1 }, onHost, /delayed_update: unknown key start; known is start_step$/],
+    ["soon", onHost, /found "soon"; wanted true, false, or \{ "start_step": 40 \}/],
+    [[1], onHost, /found \[1\]; wanted true, false/],
+    [
+      true,
+      {},
+      /delayed_update: only an update on the host .*; use stage 1, 2 or 3 with zero_optimization\.offload_optimizer\.device cpu or nvme, or remove the key/,
+    ],
+    [true, { ...onHost, stage: 0 }, /; use stage 1, 2 or 3 with/],
+    [true, { stage: 3 }, /; write zero_optimization\.offload_optimizer\.device cpu or nvme, or remove the key/],
+    [
+      true,
+      { stage: 2, offload_optimizer: { device: "cpu", ratio: 0.5 } },
+      /found with offload_optimizer\.ratio 0\.5.*write ratio 1/,
+    ],
+  ])("delayed_update %j is refused with %j", (delayed_update, zero, wanted) => {
+    const { config, told } = examined({ delayed_update }, zero);
+    expect(config).toBeUndefined();
+    expect(told).toMatch(wanted);
+  });
+
+  test("further folders, and whether what is read is checked", () => {
+    expect(examined({ nvme_paths: ["/b", "/a", "/c"], disk_checksums: false }, onDisk)).toMatchObject({
+      config: { disk: { folders: ["/a", "/b", "/c"], verify: false } },
+      told: "",
+    });
+    expect(examined({ nvme_paths: "/b" }, onDisk).config?.disk.folders).toEqual(["/a", "/b"]);
+    expect(examined({ nvme_paths: null }, onDisk).config?.disk).toMatchObject({ folders: ["/a"], verify: true });
+    const unnamed = { stage: 2, offload_optimizer: { device: "nvme" } };
+    expect(examined({ nvme_paths: ["/b"] }, unnamed)).toMatchObject({
+      config: { disk: { folders: ["/b"] } },
+      told: "",
+    });
+  });
+
+  test.each([
+    [{ nvme_paths: 3 }, /nvme_paths: found 3; wanted a path as text, or a list of paths/],
+    [{ nvme_paths: ["/b", ""] }, /nvme_paths: found \["\/b", ""\]; wanted a path as text/],
+    [{ disk_checksums: "maybe" }, /disk_checksums: found "maybe"; wanted true or false/],
+    [{ disk_checksum: false }, /disk_checksum: unknown key; did you mean shunya\.disk_checksums\?/],
+  ])("%j is refused", (shunya, wanted) => {
+    const { config, told } = examined(shunya, onDisk);
+    expect(config).toBeUndefined();
+    expect(told).toMatch(wanted);
+  });
+
+  test("without a disk they are told to have no effect", () => {
+    for (const shunya of [{ nvme_paths: ["/b"] }, { disk_checksums: false }])
+      for (const zero of [onHost, { ...onDisk, stage: 0 }]) {
+        const [key] = Object.keys(shunya);
+        expect(examined(shunya, zero).told).toContain(
+          `warning shunya.${key}: no effect, since nothing is offloaded to disk`,
+        );
+      }
+    expect(examined({ disk_checksums: true }, onHost).told).toBe("");
+  });
+});
+
 test("nvme without a folder is read and warned of, and cannot be trained with", () => {
   const { config, told } = examine({ stage: 3, offload_param: { device: "nvme" } });
   expect(told).toMatch(/^warning zero_optimization\.offload_param\.nvme_path: left out, though the device is nvme/);
