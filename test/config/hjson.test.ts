@@ -183,6 +183,13 @@ describe("a slip is said with its place", () => {
     ["typographic quotes around a value", '{"a": “cpu”, "b": 1}', 1, 7, /“ is a typographic quote/],
     ["a text that swallows the rest", "{type: AdamW, lr: 1}", 1, 8, /"AdamW, lr: 1}"; write "AdamW" in quotes/],
     ["a text that swallows a comment", "{\ndevice: cpu # x\n}", 2, 9, /write "cpu" in quotes/],
+    [
+      "a text of a whole page",
+      `{"a": ${"x y ".repeat(600)}}`,
+      1,
+      7,
+      /without quotes of more than 2000 characters; put quotes/,
+    ],
     ["a template", '{"a": <stage>, "b": 1}', 1, 7, /found <stage>, an unfilled placeholder/],
     ["another template", '{"a": MICRO_BATCH,\n"b": 1}', 1, 7, /found MICRO_BATCH, an unfilled/],
     ["YAML", "zero_optimization:\n  stage: 2\n", 2, 3, /another key where its value is wanted/],

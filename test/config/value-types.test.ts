@@ -1,6 +1,7 @@
 // Values as DeepSpeed takes them: what it coerces is coerced, what it refuses is refused.
 import { describe, expect, test } from "vitest";
 import { nodeFromValue } from "../../src/config/json.ts";
+import { anyNumber, lossScale, positive } from "../../src/config/key-types.ts";
 import {
   boolean,
   elements,
@@ -9,7 +10,9 @@ import {
   number,
   oneOf,
   pair,
+  describe as shown,
   type ValueType,
+  wantedOf,
 } from "../../src/config/value-types.ts";
 
 const node = (value: unknown) => nodeFromValue(value, "", 0, "test");
@@ -53,6 +56,17 @@ describe("coercions", () => {
   ].map((row) => row as [string, ValueType<unknown>, unknown, unknown]);
   test.each(rows)("%s", (_, type, found, wanted) => {
     expect(read(type, found)).toEqual(wanted);
+  });
+
+  test("a number beyond what a type takes is told the limit, and digits that were rounded are not shown", () => {
+    const told = (type: ValueType<unknown>, value: unknown) => `${shown(node(value))}; ${wantedOf(type, node(value))}`;
+    expect(told(integer(1), 2 ** 53)).toBe("about 9.007199254740992e+15; a positive whole number, at most 2^53 - 1");
+    expect(told(integer(1), 1.5)).toBe("1.5; a positive whole number");
+    expect(told(integer(0), 1e300)).toBe("1e+300; a whole number from 0 on, at most 2^53 - 1");
+    for (const type of [number(0), lossScale, positive, anyNumber])
+      expect(told(type, 1e39)).toMatch(/^1e\+39; .*, at most 3\.4028e38, the largest fp32 number$/);
+    expect(told(number(0), -1)).toBe("-1; a number from 0 on");
+    expect(told(number(0, { below: 1 }), 2)).toBe("2; a number from 0 to below 1");
   });
 
   test("a value that was read from a text is known as such", () => {
