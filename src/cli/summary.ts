@@ -85,7 +85,7 @@ export function renderSummary(
     renderTrafficTables(traffic),
     "",
     ...[
-      `Floating-point operations a step: ${operations}; expected: ${formatOperations(f.report.operations)} each.`,
+      `Floating-point operations a step: ${operations}; ${formatOperations(f.report.operations)} expected.`,
       ...hiddenLines(records),
       ...diskLines(records),
       ...lockedLines(f.plan.config, locked),

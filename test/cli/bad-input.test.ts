@@ -21,7 +21,7 @@ writeFiles(here, {
   "offload.json": {
     train_batch_size: 4,
     optimizer: { type: "AdamW" },
-    zero_optimization: { stage: 2, offload_optimizer: { device: "cpu" } },
+    zero_optimization: { stage: 2, offload_optimizer: { device: "nvme" } },
   },
   "monitor.json": {
     train_batch_size: 4,
@@ -99,7 +99,7 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ["a learning rate that is none", train("--lr", "-1e-4"), /--lr.*"-1e-4".*above 0/],
   ["token ids without a model", ["train", "--data", "large-ids.bin"], /token id 10000 .*\n.*give --model/],
   ["a text shorter than any window", ["train", "--data", "short.txt"], /9 tokens; wanted at least 65/],
-  ["offload", train("--config", "offload.json"), /offload_optimizer \(device "cpu"\).*without offload.*"none"/],
+  ["offload to no folder", train("--config", "offload.json"), /nvme_path is left out.*name a folder/],
   ["a monitor in no folder", train("--config", "monitor.json"), /csv_monitor\.output_path: .*cannot be written/],
   ["an argument too many", generate("more"), /too many arguments/],
   ["an empty prompt", generate("--prompt", ""), /the prompt is empty/],
