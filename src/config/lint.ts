@@ -139,6 +139,14 @@ const rateWithoutEffect: Rule = ({ settings, config }) => {
   else settings.warn(path, `${told}; set scheduler.params.${acting.key}, or remove lr`);
 };
 
+/** DeepSpeed's SGD is PyTorch's, which had no default for long. */
+const rateOfSgdLeftOut: Rule = ({ settings, config }) => {
+  const path = "optimizer.params.lr";
+  const isGiven = settings.placeOf(path) !== undefined;
+  if (config.optimizer.type === "SGD" && !isGiven && rateInsteadOf(config.schedule) === undefined)
+    settings.warn(path, `left out: ${config.optimizer.learningRate} is used, as in PyTorch`);
+};
+
 const groupRateWithoutEffect: Rule = ({ settings, config }) => {
   const acting = rateInsteadOf(config.schedule);
   if (acting === undefined || missesRates(settings)) return;
@@ -162,6 +170,16 @@ const missesRates = (settings: Settings): boolean =>
 /** The first few of a list that may be long. */
 const listed = (items: readonly string[]): string =>
   items.length <= 4 ? items.join(", ") : `${items.slice(0, 3).join(", ")} and ${items.length - 3} more`;
+
+const warmupUpsideDown: Rule = ({ settings, config: { schedule, optimizer } }) => {
+  if (schedule?.type !== "WarmupLR" && schedule?.type !== "WarmupDecayLR") return;
+  const height = schedule.maxLearningRate ?? optimizer.learningRate;
+  if (schedule.minLearningRate > height)
+    settings.warn(
+      "scheduler.params.warmup_min_lr",
+      `${schedule.minLearningRate}, and the warm-up ends at ${height}: the rate falls; write less than that`,
+    );
+};
 
 const cycleUpsideDown: Rule = ({ settings, config: { schedule } }) => {
   if (schedule?.type !== "OneCycle" || missesRates(settings)) return;
@@ -204,6 +222,8 @@ const rules: readonly Rule[] = [
   stage3KeysBelow,
   warmupBeyondRun,
   rateWithoutEffect,
+  rateOfSgdLeftOut,
+  warmupUpsideDown,
   groupRateWithoutEffect,
   cycleUpsideDown,
   decayWithoutSteps,

@@ -42,8 +42,6 @@ export function resolveOptimizer(settings: Settings, hasFile: boolean): Optimize
       );
   }
   const lr = settings.get("optimizer.params.lr");
-  if (given === "SGD" && lr === undefined)
-    settings.warn("optimizer.params.lr", `left out: ${learningRates.SGD} is used, as in PyTorch`);
   return parametersFor(settings, type, lr ?? (given === undefined ? learningRateWithoutType : learningRates[type]));
 }
 

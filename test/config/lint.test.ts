@@ -124,6 +124,16 @@ const rateCases: readonly [hurts: object, wanted: RegExp, well: object][] = [
     rated({ type: "WarmupLR" }, 0.01, biases),
   ],
   [
+    { ...rated({ type: "WarmupLR" }), optimizer: { type: "SGD" } },
+    /^optimizer\.params\.lr: left out: 0\.001 is used, as in PyTorch$/,
+    { ...rated({ type: "OneCycle", params: cycle }), optimizer: { type: "SGD" } },
+  ],
+  [
+    rated({ type: "WarmupLR", params: { warmup_min_lr: 0.02 } }),
+    /warmup_min_lr: 0\.02, and the warm-up ends at 0\.01: the rate falls/,
+    rated({ type: "WarmupLR", params: { warmup_min_lr: 0.01 } }),
+  ],
+  [
     rated({ type: "OneCycle", params: { cycle_min_lr: 0.1, cycle_max_lr: 0.01 } }),
     /cycle_max_lr: 0\.01, and cycle_min_lr is 0\.1: the rate falls first/,
     rated({ type: "OneCycle", params: { cycle_min_lr: 0.01, cycle_max_lr: 0.01 } }),
