@@ -115,7 +115,7 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
     });
   const config = examined?.config;
   const { sizes, problem } = config && model ? planOf(config, model) : {};
-  const wrongGroup = config && model ? groupProblem(config, model) : undefined;
+  const wrongGroup = examined && model ? groupProblem(examined.draft, model) : undefined;
   const ofModel = [problem, wrongGroup].filter((found) => found !== undefined);
   const problems = inOrder(reading.problems, [...(examined?.problems ?? []), ...ofModel]);
   const draft = examined?.draft ?? {};
@@ -156,15 +156,15 @@ function planOf(config: ResolvedConfig, model: OpenedModel): { sizes?: PlannedSi
 }
 
 /** The first group that takes no parameter of this model, or a pattern that matches none. */
-function groupProblem(config: ConfigResolution, model: OpenedModel): ConfigProblem | undefined {
+function groupProblem(draft: Partial<ConfigResolution>, model: OpenedModel): ConfigProblem | undefined {
   const { description } = describeModel(new Gpt2(model.config));
   const message = faultOf(
-    config.parameterGroups,
+    draft.parameterGroups ?? [],
     description.units.flatMap((unit) => unit.parameters),
   );
   if (message === undefined) return undefined;
   const path = "shunya.parameter_groups";
-  const { written = path, line, column } = config.places.get(path) ?? {};
+  const { written = path, line, column } = draft.places?.get(path) ?? {};
   return { level: "error", path: written, line, column, message };
 }
 

@@ -2,8 +2,8 @@
 
 import { unprintable } from "../errors/printable.ts";
 
-/** Longer lines are shown around the caret only. */
-const maxShown = 100;
+/** Longer lines are shown around the caret only; with what stands before them, they fit a terminal of 80 columns. */
+const maxShown = 74;
 const maxIndent = 1000;
 
 export class Places {

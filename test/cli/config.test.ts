@@ -200,6 +200,10 @@ describe("as data", () => {
         ),
       }),
     ]);
+    const beside = await json("bad.json", "--model", tinyModel, ...group("*.bais"));
+    expect(beside.document.problems.map(({ path }) => path)).toEqual(
+      expect.arrayContaining(["optimizer.params.lr", "shunya.parameter_groups"]),
+    );
     expect((await json("good.json", ...group("*.bais"))).exitCode).toBe(0);
     expect((await json("good.json", "--model", tinyModel, ...group("*.bias"))).exitCode).toBe(0);
   });
@@ -266,7 +270,7 @@ describe("for people", () => {
       const shown = renderConfigAnswer(answer, columns);
       // biome-ignore lint/suspicious/noControlCharactersInRegex: none of them may be there
       expect(shown).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u202e]/);
-      const lines = shown.split("\n").filter((line) => !line.startsWith("  |"));
+      const lines = shown.split("\n");
       expect(lines.filter((line) => line.length > columns)).toEqual([]);
       expect(lines.some((line) => line.length > columns - 20)).toBe(true);
       expect(unbroken(shown)).toContain("error: a\\u001b[31m\\u202eb: unknown key; remove it");
