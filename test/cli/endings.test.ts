@@ -1,4 +1,5 @@
 // How training ends when it does not end well: one code for each cause, and what is left is said.
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -116,6 +117,22 @@ test("internal: what a script of the user throws, with its stack", async () => {
   const { exitCode, stderr } = await launch(2, "throws.mts");
   expect(stderr).toMatch(/my own mistake(?:.*\n)*.*throws\.mts:1/);
   expect(exitCode).toBe(exitCodes.internal);
+});
+
+test.each([
+  ["SIGTERM", exitCodes.interrupted],
+  ["SIGKILL", exitCodes.lostRank],
+] as const)("a rank that alone gets %s from outside ends the run with code %i", async (signal, code) => {
+  const { child, output: said, ended } = start([...tiny, "--ranks", "2", "--steps", "100000"]);
+  await until(() => /^step 10\//m.test(said.stdout) || child.exitCode !== null, 20_000);
+  const ranks = execFileSync("pgrep", ["-P", String(child.pid)], { encoding: "utf8" })
+    .trim()
+    .split("\n");
+  expect(ranks).toHaveLength(2);
+  process.kill(Number(ranks[1]), signal);
+  const { exitCode, stderr } = await ended;
+  expect(stderr).toMatch(new RegExp(`rank \\d: was ended by ${signal}`));
+  expect(exitCode).toBe(code);
 });
 
 test("two runs into one folder: the second is refused, and a lock whose run is gone is not", async () => {
