@@ -154,7 +154,14 @@ function flatCases(memory: Memory, x: Span, y: Span, z: Span): MemoryKernel[] {
   const reduce = { count, src: x, factor: 0.5, accumulate: true } as const;
   const same = memory.call("accumulate", { ...reduce, srcType: "bf16", dstType: "bf16", dst: y });
   const widened = memory.call("accumulate", { ...reduce, srcType: "bf16", dstType: "f32", dst: sum });
-  const norm = memory.call("squareSum", { count, dtype: "bf16", x, block: 4096, out: memory.space(2, "f64"), accumulate: false });
+  const norm = memory.call("squareSum", {
+    count,
+    dtype: "bf16",
+    x,
+    block: 4096,
+    out: memory.space(2, "f64"),
+    accumulate: false,
+  });
   const two = [pass(memory, count, "bf16", x, y)];
   const three = [sumPass(memory, x, y, z)];
   const inPlace = [sumPass(memory, x, y, y)];

@@ -85,7 +85,9 @@ test("a trace holds every rank, queue, step and phase; the log and the end say w
   // Ranks of one machine share the clock: in each step of one the other is in the same step for most of it.
   const [first, second] = [0, 1].map((rank) => spansOf(events, rank, "program").find((e) => e.name === "step 2")!);
   expect(Math.max(first!.ts, second!.ts)).toBeLessThan(Math.min(first!.ts + first!.dur, second!.ts + second!.dur));
-  expect(stdout.replaceAll("\n  ", " ")).toMatch(/^Hidden behind compute, a rank: .*copy down \d+ % .*disk write \d+ % of [\d.]+ s\.$/m);
+  expect(stdout.replaceAll("\n  ", " ")).toMatch(
+    /^Hidden behind compute, a rank: .*copy down \d+ % .*disk write \d+ % of [\d.]+ s\.$/m,
+  );
   const steps = readFileSync(log, "utf8")
     .trimEnd()
     .split("\n")
