@@ -176,7 +176,9 @@ export const zeroKeys = {
     },
   ),
   "zero_optimization.log_trace_cache_warnings": unused("the order of units is learned, and a change is no fault"),
-  "zero_optimization.enable_sanity_checks": unused("the checks are always on", { obeyed: [true], deepspeed: false }),
+  "zero_optimization.enable_sanity_checks": unused(
+    "no command hands out gathered parameters to be edited, so there is nothing to check",
+  ),
   "zero_optimization.save_muon_momentum_buffer_in_memory": unused("there is no Muon here"),
   "zero_optimization.leaf_module": section(
     unused("mark a module as a unit in code instead"),
