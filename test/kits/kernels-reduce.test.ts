@@ -34,21 +34,26 @@ interface Case {
   readonly accumulate: boolean;
 }
 
-/** What each rank ends up with: the sum in rank order in fp32, scaled, added, rounded once. */
+/** What each rank ends up with: the sum in rank order in fp32, scaled and rounded; where it adds, that is added and rounded. */
 function wantedOf(own: number, wholes: readonly Float64Array[], before: Float64Array, stride: number, c: Case) {
-  return rounded(
-    before.map((old, i) => {
+  const sums = rounded(
+    before.map((_, i) => {
       const values = wholes.map((w) => w[own * stride + i]!);
       const total = values.reduce((sum, v) => Math.fround(sum + v));
-      const scaled = Math.fround(total * Math.fround(c.factor));
-      return c.accumulate ? Math.fround(old + scaled) : scaled;
+      return Math.fround(total * Math.fround(c.factor));
     }),
     c.dstType,
   );
+  return c.accumulate
+    ? rounded(
+        before.map((old, i) => Math.fround(old + sums[i]!)),
+        c.dstType,
+      )
+    : sums;
 }
 
 describeKernels("reduce", (isa) => {
-  it.each([1, 2, 3, 5])("adds the buffers of %i ranks in rank order, with one rounding", async (world) => {
+  it.each([1, 2, 3, 5])("adds the buffers of %i ranks in rank order, and rounds the sum", async (world) => {
     const cases: Case[] = [
       { srcType: "bf16", dstType: "bf16", factor: 1 / world, accumulate: false },
       { srcType: "bf16", dstType: "f32", factor: 0.3, accumulate: true },
