@@ -154,6 +154,6 @@ describe("optimizers", () => {
 
   test("a group without parameters is refused before anything is allocated", async () => {
     const job = jobOf(rules[2]!, worlds[0]!, plainSetting(3), [{ match: ["*.bais"], weight_decay: 0 }]);
-    await expect(run(2, job)).rejects.toThrow(/UsageError: shunya\.parameter_groups\[0\]: .*did you mean "\*\.bias"/);
+    await expect(run(2, job)).rejects.toThrow(/UsageError: shunya\.parameter_groups: group 1: .*did you mean "\*\.bias"/);
   });
 });
