@@ -22,9 +22,10 @@ export interface Stop {
 export function describeStop({ config, progress, why, culprit }: Stop): string {
   const { attempted, updates, consecutiveSkips, lossScale } = progress;
   const skips = consecutiveSkips === 1 ? "this step was skipped" : `${consecutiveSkips} steps in a row were skipped`;
+  const steps = attempted === 1 ? "1 step" : `${attempted} steps`;
   const scale = why === "scale at its minimum" ? `, and the loss scale is at its minimum of ${lossScale.scale}` : "";
   return (
-    `step ${attempted}: ${culprit}; ${skips}${scale}. Of ${attempted} steps ${updates} were applied, ` +
+    `step ${attempted}: ${culprit}; ${skips}${scale}. Of ${steps} ${updates} ${updates === 1 ? "was" : "were"} applied, ` +
     `and no parameter was changed since. ${advice(config)}`
   );
 }
