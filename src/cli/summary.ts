@@ -17,7 +17,7 @@ import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
 import { describeRates, groupRows } from "./rates.ts";
-import { diskLines, diskRows, lockedLines, memoryRows, renderStates } from "./tiers-text.ts";
+import { delayRows, diskLines, diskRows, lockedLines, memoryRows, renderStates } from "./tiers-text.ts";
 
 const labelWidth = 11;
 
@@ -49,6 +49,7 @@ export function renderOpening(
       `${path} is ${JSON.stringify(value)}: ${why}`,
     ]),
     ...memoryRows(job, f),
+    ...delayRows(f.plan),
     ...diskRows(f.plan, f),
   ];
   const tables = [renderStates(f.plan), renderSizes(f.plan)].filter((table) => table !== undefined);

@@ -2,6 +2,7 @@
 import type { ResolvedConfig } from "../config/types.ts";
 import { type Tier, tiers } from "../device/ledger.ts";
 import type { LockReport } from "../device/locked-memory.ts";
+import { requestsInFlight } from "../device/swap.ts";
 import { expectedStates } from "../plan/expected.ts";
 import type { Plan } from "../plan/plan.ts";
 import { formatBytes, formatCount } from "../report/numbers.ts";
@@ -26,6 +27,14 @@ export function memoryRows(job: TrainJob, { highest }: Forecast): [label: string
   return rows;
 }
 
+/** Empty unless an update is seen a step late. */
+export function delayRows({ config }: Plan): [label: string, text: string][] {
+  const from = config.delayedUpdateFrom;
+  if (from === undefined) return [];
+  const since = from === 1 ? "" : ` from step ${formatCount(from)} on`;
+  return [["updates", `delayed${since}: they run beside the next step and are seen one step late`]];
+}
+
 /** How the disk is asked. Empty where nothing goes there. */
 export function diskRows({ config, sizes }: Plan, { highest }: Forecast): [label: string, text: string][] {
   const { disk, offloadOptimizer, offloadParam } = config;
@@ -40,7 +49,7 @@ export function diskRows({ config, sizes }: Plan, { highest }: Forecast): [label
         ]
       : []),
     ...(offloadParam === "nvme" ? [`a unit's parameters at a time, ${disk.parameterBuffers} in memory at once`] : []),
-    `requests of ${formatBytes(disk.blockBytes)}, ${disk.queueDepth * disk.parallelism} at once each way; ${yes(disk.verify, "checked by checksums")};`,
+    `requests of ${formatBytes(disk.blockBytes)}, ${requestsInFlight(disk)} at once each way; ${yes(disk.verify, "checked by checksums")};`,
     "past the page cache where the file system allows it",
   ];
   return rows.map((text, i) => [i === 0 ? "disk" : "", text]);

@@ -45,7 +45,8 @@ export class Swap implements Disposable {
   /** @throws UsageError where a folder cannot be used or has no room, DiskError where its file cannot be made */
   constructor(options: SwapOptions) {
     const { folders, capacityBytes, rank, verify } = options;
-    const blockBytes = Math.max(1, Math.ceil(options.blockBytes / diskAlignmentBytes)) * diskAlignmentBytes;
+    // A file is made of whole blocks, so one that is larger than everything would only take room.
+    const blockBytes = wholePages(Math.min(options.blockBytes, capacityBytes));
     const shares = options.shares ?? folders.map(() => 1);
     if (folders.length !== shares.length || folders.length === 0)
       throw new InternalError(`a swap of ${folders.length} folders with ${shares.length} shares`);
@@ -56,7 +57,7 @@ export class Swap implements Disposable {
     try {
       const made = this.#native.createSwap({
         paths: this.#folders.map((folder) => folder.file(rank)),
-        requestsInFlight: Math.max(1, Math.min(options.queueDepth * options.parallelism, mostRequestsInFlight)),
+        requestsInFlight: requestsInFlight(options),
         ...{ capacityBytes, blockBytes, shares, verify, direct: true, rank },
       });
       this.handle = made.swap;
@@ -91,6 +92,12 @@ export class Swap implements Disposable {
     this.dispose();
   }
 }
+
+const wholePages = (bytes: number): number => Math.max(1, Math.ceil(bytes / diskAlignmentBytes)) * diskAlignmentBytes;
+
+/** Requests that are under way in each direction with these settings. */
+export const requestsInFlight = ({ queueDepth, parallelism }: AioSettings): number =>
+  Math.max(1, Math.min(queueDepth * parallelism, mostRequestsInFlight));
 
 /** All of them or none. */
 function makeFolders(parents: readonly string[]): SwapFolder[] {

@@ -164,9 +164,11 @@ function advice(refusal: Refusal): string {
     lines.push(`${change(elsewhere, refusal)} fits the budgets, but not this machine's memory.`);
   if (fits) lines.push(`${change(fits, refusal)} fits:\n  ${flags(fits, refusal)}`);
   else {
-    const least = Math.min(...candidates.map(({ need }) => need.memory));
+    const least = (of: (need: Need) => number): string =>
+      formatBytes(Math.min(...candidates.map(({ need }) => of(need))));
     const text =
-      `No stage fits${elsewhere ? " here" : ""}, with offload or without; the least is ${formatBytes(least)} of memory on a rank. Use a ` +
+      `No stage fits${elsewhere ? " here" : ""}, with offload or without; the least is ${least((n) => n.device)} of device ` +
+      `memory on a rank, or ${least((n) => n.memory)} of device and host memory together. Use a ` +
       "smaller micro-batch or sequence length, activation checkpointing, more ranks, or larger budgets (--device-memory, --host-memory).";
     lines.push(wrap(text));
   }

@@ -224,6 +224,6 @@ test("a refusal says so where nothing fits", () => {
   const text = refuse({ device: 0.5e9 });
   expect(firstThatFits(candidates, { device: 0.5e9, host: 1, disk: 1, memory: 1 })).toBeUndefined();
   expect(text.replace(/\s+/g, " ")).toContain(
-    "No stage fits, with offload or without; the least is 2.00 GB of memory on a rank",
+    "No stage fits, with offload or without; the least is 1.00 GB of device memory on a rank, or 2.00 GB of device and host memory together.",
   );
 });

@@ -1,5 +1,15 @@
 // The disk tier as an engine has it: several drives, damage from outside, and what is left behind. In this process, a world of one.
-import { closeSync, mkdirSync, openSync, readdirSync, readSync, rmSync, truncateSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { DiskError, UsageError } from "../../src/errors/errors.ts";
@@ -47,6 +57,14 @@ test("states over two drives are the same states", async () => {
   await using striped = await engineOf({ job: two });
   expect(readdirSync(folder("second")).length).toBe(1);
   expect(await lossesOf(striped, two, 3)).toEqual(await lossesOf(plain, one, 3));
+});
+
+test("a swap file is no larger than what lies in it, however large a request may be", async () => {
+  const parent = folder("blocks");
+  const job = jobOn(parent);
+  await using engine = await engineOf({ job: { ...job, config: { ...job.config, aio: { block_size: 1e9 } } } });
+  const { disk } = (await trainStep(engine, job, 0)).ranks[0]!.memory;
+  expect(statSync(swapFile(parent)).size).toBe(disk.optimizer.current + disk.parameters.current);
 });
 
 test("nothing is left on the disk when an engine is closed", async () => {
