@@ -64,9 +64,10 @@ export class OptimizerStep {
     const { delayedUpdateFrom } = this.#plan.config;
     const isDelayed = delayedUpdateFrom !== undefined && attempted >= delayedUpdateFrom;
     const steps = update && this.#stepsOf(update);
-    // What crosses to the device overwrites parameters that the passes before may still read.
-    this.#device.wait("up", this.#device.mark("compute"));
-    this.#device.wait("up", this.#device.mark("collective"));
+    // What crosses to the device overwrites parameters that the passes before may still read. (A queue is made when it is first
+    // named, so jobs without offload do not name it.)
+    if (this.#plan.residences.optimizer.tier !== "device")
+      for (const queue of ["compute", "collective"] as const) this.#device.wait("up", this.#device.mark(queue));
     if (isDelayed) this.#eachUnit(units, (unit) => this.#deliver(unit));
     if (steps)
       this.#eachUnit(units, (unit) => {
