@@ -12,6 +12,7 @@ const rooms = [
   "log",
   "config",
   "device",
+  "hardware",
   "tensor",
   "nn",
   "optim",
@@ -20,6 +21,7 @@ const rooms = [
   "zero",
   "data",
   "checkpoint",
+  "planner",
   "report",
   "monitor",
   "launch",
@@ -35,7 +37,19 @@ const unknownTo: Partial<Record<Room, readonly Room[]>> = {
 };
 
 /** Rooms that touch no files. */
-const fileless: readonly Room[] = ["errors", "log", "tensor", "nn", "optim", "comm", "plan", "zero", "report"];
+const fileless: readonly Room[] = [
+  "errors",
+  "log",
+  "tensor",
+  "nn",
+  "optim",
+  "comm",
+  "plan",
+  "zero",
+  "hardware",
+  "planner",
+  "report",
+];
 const fileModules = /^(node:)?fs(\/promises)?$/;
 
 const longestFile = 450;

@@ -1,11 +1,12 @@
 /** What a job will take, before anything is allocated: forecasts, and the refusal of what does not fit. */
-import type { DiskConfig, ResolvedConfig, Stage } from "../config/types.ts";
+import type { DiskConfig, ResolvedConfig } from "../config/types.ts";
 import { checkRoom, findLeftovers } from "../device/swap-folder.ts";
 import { MemoryBudgetError, UsageError } from "../errors/errors.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { placements } from "../plan/placement.ts";
 import { formatBytes } from "../report/numbers.ts";
-import { type Candidate, type Placement, renderRefusal, shortagesOf } from "../report/refusal.ts";
+import { type Candidate, renderRefusal, shortagesOf } from "../report/refusal.ts";
 import { wrap } from "../report/wrap.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
@@ -41,29 +42,10 @@ export function forecastJob(job: TrainJob, opened: OpenedJob, config: ResolvedCo
   return forecastShape(opened.model.config, { config, seqLength: opened.seqLength, threads: job.threads });
 }
 
-/** Ways to place the states of one stage, the smallest change from a plain run first: each frees device memory at a price. */
-const offloads = [
-  { offloadOptimizer: "none", offloadParam: "none" },
-  { offloadOptimizer: "cpu", offloadParam: "none" },
-  { offloadOptimizer: "cpu", offloadParam: "cpu" },
-  { offloadOptimizer: "nvme", offloadParam: "none" },
-  { offloadOptimizer: "nvme", offloadParam: "nvme" },
-] as const satisfies readonly Omit<Placement, "stage">[];
-
-/** A stage costs little, a tier costs time: so all stages come before the next tier, the one that was asked for first. */
-function placementsFrom(asked: Stage): Placement[] {
-  const stages = [asked, ...([0, 1, 2, 3] as const).filter((stage) => stage !== asked)];
-  return offloads.flatMap(({ offloadOptimizer, offloadParam }) =>
-    stages
-      .filter((stage) => (stage > 0 || offloadOptimizer === "none") && (stage === 3 || offloadParam === "none"))
-      .map((stage) => ({ stage, offloadOptimizer, offloadParam })),
-  );
-}
-
 /** What the job would need wherever its states are placed, the smallest change first. */
 export async function forecastPlacements(job: TrainJob, opened: OpenedJob, disk: DiskGround): Promise<Candidate[]> {
   const candidates: Candidate[] = [];
-  for (const placement of placementsFrom(opened.config.stage)) {
+  for (const placement of placements(opened.config.stage)) {
     const foretold = await forecastJob(job, opened, { ...opened.config, ...placement, disk: anyDisk(opened.config) });
     candidates.push({ ...placement, need: needOf(foretold, disk) });
   }

@@ -1,16 +1,10 @@
 /** The answer to a job that does not fit: where the bytes would go, and the smallest change that makes it fit. */
-import type { OffloadDevice, Stage } from "../config/types.ts";
+import type { OffloadDevice } from "../config/types.ts";
 import { type HighWater, type Tier, tiers } from "../device/ledger.ts";
+import type { Placement } from "../plan/placement.ts";
 import { formatBytes, formatShare } from "./numbers.ts";
 import { renderTable } from "./table.ts";
 import { wrap } from "./wrap.ts";
-
-/** Where model states are asked to be. */
-export interface Placement {
-  readonly stage: Stage;
-  readonly offloadOptimizer: OffloadDevice;
-  readonly offloadParam: OffloadDevice;
-}
 
 /** The most that a rank holds at once, in bytes. What lies on a disk that is memory is counted to the host's. */
 export interface Need extends Readonly<Record<Tier, number>> {

@@ -1,0 +1,23 @@
+/** What is said of one way to place a job's model states, whichever engine is to run it. All bytes are of one rank unless they say otherwise. */
+import type { Placement } from "../plan/placement.ts";
+
+export interface DeviceBytes {
+  readonly parametersBytes: number;
+  readonly gradientsBytes: number;
+  readonly optimizerBytes: number;
+  /** At the fullest moment. */
+  readonly activationsBytes: number;
+  /** Gathered parameters, gradient buckets, staging, scratch and everything else, at the fullest moment. */
+  readonly buffersBytes: number;
+  /** The fullest moment: the sum of the above. */
+  readonly totalBytes: number;
+}
+
+export interface Estimate extends Placement {
+  readonly microBatch: number;
+  readonly device: DeviceBytes;
+  readonly hostBytes: number;
+  readonly diskBytes: number;
+  /** Elements that a rank sends in a step. */
+  readonly commElements: number;
+}
