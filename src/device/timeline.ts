@@ -80,6 +80,8 @@ class NoteList {
 export class Timeline {
   /** What is issued now belongs to this; whoever issues says it. */
   scope = "";
+  /** Microseconds on the clock of the device's queues. */
+  readonly now: () => number;
   readonly #measure: (queue: QueueName, enabled: boolean) => Float64Array;
   readonly #notes = Object.fromEntries(queueNames.map((q) => [q, new NoteList()])) as Record<QueueName, NoteList>;
   /** What the last op of each queue depends on, itself included: of every queue the highest sequence. */
@@ -94,9 +96,13 @@ export class Timeline {
   #counts = false;
   #stepStarted = 0;
 
-  /** @param measure switches a queue's clock, and gives what it measured since the last call: [sequence, start, end] triples */
-  constructor(measure: (queue: QueueName, enabled: boolean) => Float64Array) {
+  /**
+   * @param measure switches a queue's clock, and gives what it measured since the last call: [sequence, start, end] triples
+   * @param now the same clock, in microseconds
+   */
+  constructor(measure: (queue: QueueName, enabled: boolean) => Float64Array, now: () => number) {
     this.#measure = measure;
+    this.now = now;
   }
 
   get isOn(): boolean {
@@ -118,7 +124,7 @@ export class Timeline {
 
   /** Only what is issued within a step counts in the overlap: reading weights for a checkpoint, say, is no part of training. */
   beginStep(): void {
-    this.#stepStarted = nowMicroseconds();
+    this.#stepStarted = this.now();
     this.#counts = true;
   }
 
@@ -162,10 +168,10 @@ export class Timeline {
   /** The program waits for `event` from now on. @returns what tells that it has waited */
   noteProgramWait(event: Event): () => void {
     if (!this.isOn) return () => {};
-    const start = nowMicroseconds();
+    const start = this.now();
     const over = this.#overlap?.programWaits(start, this.#reachOf(event));
     return () => {
-      const end = nowMicroseconds();
+      const end = this.now();
       over?.(end);
       if (this.#sink) this.#program.push({ what: event, start, end });
     };
@@ -174,13 +180,13 @@ export class Timeline {
   /** A moment in the program's order. */
   remark(what: string): void {
     if (!this.#sink) return;
-    const now = nowMicroseconds();
+    const now = this.now();
     this.#program.push({ what, start: now, end: now });
   }
 
-  /** Something that the program began at `start` (see nowMicroseconds) and ends now. */
+  /** Something that the program began at `start` (see now) and ends now. */
   noteProgram(what: string, start: number): void {
-    if (this.#sink) this.#program.push({ what, start, end: nowMicroseconds() });
+    if (this.#sink) this.#program.push({ what, start, end: this.now() });
   }
 
   /** Joins what has been measured with the notes, and hands it on. */

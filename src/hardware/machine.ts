@@ -1,5 +1,6 @@
 /** A machine as the virtual clock sees it: rates of what a rank computes with and of the ways that bytes take. */
 import type { ElementType } from "../config/types.ts";
+import type { OpName } from "../device/ops.ts";
 
 /** A way for bytes in one direction. */
 export interface Link {
@@ -21,6 +22,8 @@ export interface Processor {
   readonly attentionPerSecond: Readonly<Record<ElementType, number>>;
   /** What ops that are bound by memory reach, all they read and write counted. */
   readonly memoryBytesPerSecond: number;
+  /** Ops that reach less, or more. */
+  readonly opBytesPerSecond: Readonly<Partial<Record<OpName, number>>>;
   /** To issue and begin an op. */
   readonly launchSeconds: number;
 }
@@ -45,6 +48,8 @@ export interface Drive {
 export interface Machine {
   readonly name: string;
   readonly ranksPerNode: number;
+  /** Of a rank, where the device is a CPU; else 1. */
+  readonly threads: number;
   readonly processor: Processor;
   /** Between ranks of a node, each rank's own. */
   readonly peerLink: Link;
