@@ -1,5 +1,6 @@
 /** What is said of one way to place a job's model states, whichever engine is to run it. All bytes are of one rank unless they say otherwise. */
 import type { Placement } from "../plan/placement.ts";
+import type { BatchSplit } from "./settings.ts";
 
 export interface DeviceBytes {
   readonly parametersBytes: number;
@@ -21,3 +22,10 @@ export interface Estimate extends Placement {
   /** Elements that a rank sends in a step. */
   readonly commElements: number;
 }
+
+/** Model states on the device. */
+export const modelStatesBytes = ({ parametersBytes, gradientsBytes, optimizerBytes }: DeviceBytes): number =>
+  parametersBytes + gradientsBytes + optimizerBytes;
+
+/** What an engine says of a placement; undefined where a configuration rules it out. */
+export type EstimateOf = (placement: Placement, batch: BatchSplit) => Promise<Estimate | undefined>;
