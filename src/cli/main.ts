@@ -192,6 +192,14 @@ function benchCommand(): Command {
   return new Command("bench").description("measure this machine").addCommand(disk);
 }
 
+interface DoctorCommandFlags {
+  readonly leftovers?: readonly string[];
+  readonly removeLeftovers?: readonly string[];
+  readonly calibrate?: true;
+  readonly path?: string;
+  readonly output?: string;
+}
+
 function program(): Command {
   const root = new Command("shunya")
     .description(`ZeRO for TypeScript. ${trainsOn}`)
@@ -210,7 +218,14 @@ function program(): Command {
       "look in these folders (those of nvme_path) for swap files that killed runs left behind",
     )
     .option("--remove-leftovers <dir...>", "the same, and remove them")
-    .action(async (flags: { leftovers?: readonly string[]; removeLeftovers?: readonly string[] }) => {
+    .option("--calibrate", "measure this machine by small training runs (a minute), for plan and simulate to go by")
+    .option("--path <dir>", "with --calibrate: measure the drive of this folder too")
+    .option("--output <file>", "with --calibrate: keep it there, and not where plan and simulate look by themselves")
+    .action(async (flags: DoctorCommandFlags) => {
+      if (flags.calibrate) {
+        const { calibrationFile, runCalibrate } = await import("./calibrate.ts");
+        return runCalibrate({ file: flags.output ?? calibrationFile(), folder: flags.path }, createLogger());
+      }
       const { runDoctor } = await import("./doctor.ts");
       process.exitCode = runDoctor(trainsOn, flags);
     });

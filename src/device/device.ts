@@ -197,7 +197,7 @@ export class Device {
     const { code, values } = encode(name, args, scratch?.at() ?? null);
     const event = { queue, sequence: this.#backend.issue(queue, { name, args, code, values }) };
     this.#last[queue] = event.sequence;
-    this.timeline.noteOp(event, name);
+    this.timeline.noteOp(event, name, args);
     if (scratch) this.free(scratch, queue);
     this.traffic.addOperations(operationsOf(name, args));
     return event;

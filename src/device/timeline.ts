@@ -2,7 +2,7 @@
  * The timeline: what every queue did and when. A name is noted where an op or a wait is issued, the native queue measures it with
  * its own clock, and the two are joined by (queue, sequence). While it is off, nothing is noted and nothing measured.
  */
-import type { OpName } from "./ops.ts";
+import type { OpArgs, OpName } from "./ops.ts";
 import { OverlapLedger, type OverlapTimes, type Reach } from "./overlap.ts";
 import { type Event, type QueueName, queueNames } from "./queue.ts";
 
@@ -14,6 +14,8 @@ export interface QueueSpan {
   readonly end: number;
   /** What it is; undefined for a wait. */
   readonly op: OpName | "upload" | undefined;
+  /** Of an op: what it was given. */
+  readonly args: OpArgs<OpName> | undefined;
   /** What it belongs to: a unit and its pass, say. */
   readonly scope: string;
   /** Of a wait: for what. */
@@ -37,6 +39,7 @@ export interface TimelineSink {
 
 interface Note {
   readonly op: QueueSpan["op"];
+  readonly args: QueueSpan["args"];
   readonly scope: string;
   readonly awaited: Event | undefined;
   /** Of a wait: what the awaited event depended on. */
@@ -151,9 +154,9 @@ export class Timeline {
     }
   }
 
-  noteOp(event: Event, op: OpName | "upload"): void {
+  noteOp(event: Event, op: OpName | "upload", args?: OpArgs<OpName>): void {
     if (this.isOn)
-      this.#note(event, { op, scope: this.scope, awaited: undefined, reach: undefined, counts: this.#counts });
+      this.#note(event, { op, args, scope: this.scope, awaited: undefined, reach: undefined, counts: this.#counts });
   }
 
   noteWait(event: Event, awaited: Event): void {
@@ -162,7 +165,7 @@ export class Timeline {
     const steps = this.#reaches[event.queue];
     if (steps.length >= 2 * reachStepsKept) steps.splice(0, steps.length - reachStepsKept);
     steps.push({ sequence: event.sequence, reach: mergeReach(steps.at(-1)?.reach, reach) });
-    this.#note(event, { op: undefined, scope: this.scope, awaited, reach, counts: this.#counts });
+    this.#note(event, { op: undefined, args: undefined, scope: this.scope, awaited, reach, counts: this.#counts });
   }
 
   /** The program waits for `event` from now on. @returns what tells that it has waited */
@@ -221,9 +224,9 @@ export class Timeline {
       const [sequence, start, end] = [measured[i]!, measured[i + 1]!, measured[i + 2]!];
       const note = notes.at(sequence);
       if (!note) continue; // issued before the timeline was on
-      const { op, scope, awaited, reach, counts } = note;
+      const { op, args, scope, awaited, reach, counts } = note;
       this.#overlap?.add({ queue, sequence, start, end, reach, counts });
-      if (this.#sink) into.push({ queue, sequence, start, end, op, scope, awaited });
+      if (this.#sink) into.push({ queue, sequence, start, end, op, args, scope, awaited });
     }
     if (measured.length > 0) notes.dropUpTo(measured.at(-3)!);
   }

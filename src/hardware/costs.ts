@@ -77,16 +77,19 @@ class World {
 
   #computeSeconds<K extends OpName>(name: K, args: OpArgs<K>): number {
     const { processor } = this.#machine;
-    const rate = processor.opBytesPerSecond[name] ?? processor.memoryBytesPerSecond;
+    const { opBytesPerSecond, memoryBytesPerSecond } = processor;
+    const { dtype } = args as { dtype?: DType };
+    const rate = opBytesPerSecond[dtype === undefined ? name : `${name} ${dtype}`] ?? memoryBytesPerSecond;
     const memorySeconds = touchedBytes(name, args) / rate;
     return Math.max(this.#productSeconds(name, args), memorySeconds) + processor.launchSeconds;
   }
 
   #productSeconds<K extends OpName>(name: K, args: OpArgs<K>): number {
-    const { productsPerSecond, attentionPerSecond } = this.#machine.processor;
+    const { productsPerSecond, attentionPerSecond, droppedAttentionPerSecond } = this.#machine.processor;
     if (name !== "matmul" && !isAttention(name)) return 0;
-    const type = elementTypeOf[(args as { dtype: DType }).dtype]!;
-    return operationsOf(name, args) / (isAttention(name) ? attentionPerSecond : productsPerSecond)[type];
+    const { dtype, dropProbability = 0 } = args as { dtype: DType; dropProbability?: number };
+    const attention = dropProbability > 0 ? droppedAttentionPerSecond : attentionPerSecond;
+    return operationsOf(name, args) / (isAttention(name) ? attention : productsPerSecond)[elementTypeOf[dtype]!];
   }
 
   #hostSeconds<K extends OpName>(name: K, args: OpArgs<K>): number {

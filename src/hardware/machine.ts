@@ -1,6 +1,5 @@
 /** A machine as the virtual clock sees it: rates of what a rank computes with and of the ways that bytes take. */
 import type { ElementType } from "../config/types.ts";
-import type { OpName } from "../device/ops.ts";
 
 /** A way for bytes in one direction. */
 export interface Link {
@@ -20,10 +19,12 @@ export interface Processor {
   readonly productsPerSecond: Readonly<Record<ElementType, number>>;
   /** The same of causal attention (its causal half counted). */
   readonly attentionPerSecond: Readonly<Record<ElementType, number>>;
+  /** The same where probabilities are dropped out. */
+  readonly droppedAttentionPerSecond: Readonly<Record<ElementType, number>>;
   /** What ops that are bound by memory reach, all they read and write counted. */
   readonly memoryBytesPerSecond: number;
-  /** Ops that reach less, or more. */
-  readonly opBytesPerSecond: Readonly<Partial<Record<OpName, number>>>;
+  /** Ops that reach less, or more, by name, and by name and element type ("gelu bf16"). */
+  readonly opBytesPerSecond: Readonly<Record<string, number>>;
   /** To issue and begin an op. */
   readonly launchSeconds: number;
 }

@@ -26,20 +26,20 @@ const precision = 0.01;
 export async function largestModels(subject: PlanSubject): Promise<Inverse[]> {
   const answers: Inverse[] = [];
   for (const placement of placements()) {
-    const fit = (parameters: number): Promise<boolean> => fits(subject, { ...subject.asked, parameters }, placement);
-    answers.push({ placement, answer: await largestNumber(fit) });
+    const holds = (parameters: number): Promise<boolean> => fits(subject, { ...subject.asked, parameters }, placement);
+    answers.push({ placement, answer: await largestNumber(holds) });
   }
   return answers;
 }
 
 /** Bisects the logarithm. */
-async function largestNumber(fit: (parameters: number) => Promise<boolean>): Promise<number | undefined> {
-  if (!(await fit(leastParameters))) return undefined;
+async function largestNumber(holds: (parameters: number) => Promise<boolean>): Promise<number | undefined> {
+  if (!(await holds(leastParameters))) return undefined;
   let [fitting, failing] = [leastParameters, leastParameters * 10];
-  while (failing <= mostParameters && (await fit(failing))) [fitting, failing] = [failing, failing * 10];
+  while (failing <= mostParameters && (await holds(failing))) [fitting, failing] = [failing, failing * 10];
   while (failing / fitting > 1 + precision) {
     const middle = Math.sqrt(fitting * failing);
-    if (await fit(Math.round(middle))) fitting = middle;
+    if (await holds(Math.round(middle))) fitting = middle;
     else failing = middle;
   }
   return Math.round(fitting);
@@ -51,22 +51,22 @@ const mostRanks = 2 ** 16;
 export async function fewestRanks(subject: PlanSubject): Promise<Inverse[]> {
   const answers: Inverse[] = [];
   for (const placement of placements()) {
-    const fit = (ranks: number): Promise<boolean> => fits(subject, { ...subject.asked, ranks }, placement);
-    answers.push({ placement, answer: await leastNumber(fit) });
+    const holds = (ranks: number): Promise<boolean> => fits(subject, { ...subject.asked, ranks }, placement);
+    answers.push({ placement, answer: await leastNumber(holds) });
   }
   return answers;
 }
 
 /** What n ranks hold, more hold as well, but for padding and for what ranks of a node share. */
-async function leastNumber(fit: (ranks: number) => Promise<boolean>): Promise<number | undefined> {
+async function leastNumber(holds: (ranks: number) => Promise<boolean>): Promise<number | undefined> {
   let [failing, fitting] = [0, 1];
-  while (!(await fit(fitting))) {
+  while (!(await holds(fitting))) {
     [failing, fitting] = [fitting, 2 * fitting];
     if (fitting > mostRanks) return undefined;
   }
   while (fitting - failing > 1) {
     const middle = (failing + fitting) >> 1;
-    if (await fit(middle)) fitting = middle;
+    if (await holds(middle)) fitting = middle;
     else failing = middle;
   }
   return fitting;
