@@ -61,6 +61,7 @@ export function machineOf({ device, ranksPerNode, overrides = {} }: MachineReque
   return {
     name: ranks === 1 ? preset.name : `${ranks} × ${preset.name}`,
     ranksPerNode: ranks,
+    threads: 1,
     processor: processorOf(preset, overrides),
     peerLink: linkOf(peer),
     networkLink: networkLinkOf(node, ranks, overrides),
@@ -88,7 +89,9 @@ function processorOf(preset: DevicePreset, { deviceMemoryBytes, flops }: Machine
     usableBytes: positive("device memory", deviceMemoryBytes) ?? usableBytes(preset),
     productsPerSecond: rates,
     attentionPerSecond: rates,
+    droppedAttentionPerSecond: rates,
     memoryBytesPerSecond: reachedMemoryShare.value * preset.memoryRate.value,
+    opBytesPerSecond: {},
     launchSeconds: launchSeconds.value,
   };
 }
