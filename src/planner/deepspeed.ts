@@ -3,3 +3,4 @@
 export { estimateDeepSpeed } from "./deepspeed/estimate.ts";
 export { deepSpeedZero2Estimate, deepSpeedZero3Estimate } from "./deepspeed/published-estimators.ts";
 export * from "./deepspeed/question.ts";
+export { deepSpeedPlacements } from "./deepspeed/states.ts";
