@@ -13,6 +13,7 @@ import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import { formatBytes, formatOperations } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
 import type { CalibrationJob, CalibrationMessage } from "./calibrate-rank.ts";
+import { measureSpeed } from "./machine-speed.ts";
 
 export interface CalibrateOptions {
   /** Where it is kept. */
@@ -130,6 +131,34 @@ function keep(calibration: Calibration, file: string): void {
   } catch (error) {
     throw new UsageError(`${file} cannot be written: ${(error as Error).message}; name another with --output FILE`);
   }
+}
+
+/** Of a core's peak in registers, what products and attention reach in training, and what memory gives a core: usual shares. */
+const usual = { products: 0.85, attention: 0.6, memoryBytesPerSecond: 1e10, collectiveBytesPerSecond: 8e9 };
+
+/** What can be said of this machine in a quarter of a second. */
+export function guessCalibration(): Calibration {
+  const { fp32, bf16, cores } = measureSpeed();
+  const rates = (share: number) => ({ fp32: share * fp32, bf16: share * bf16, fp16: share * fp32 });
+  const { memoryBytesPerSecond, collectiveBytesPerSecond } = usual;
+  return {
+    version: 1,
+    measuredAt: "",
+    processor: cpus()[0]?.model.trim() ?? process.arch,
+    cores,
+    memoryBytes: totalmem(),
+    core: {
+      productsPerSecond: rates(usual.products),
+      attentionPerSecond: rates(usual.attention),
+      droppedAttentionPerSecond: rates(usual.attention),
+      opBytesPerSecond: {},
+      memoryBytesPerSecond,
+      collectiveBytesPerSecond,
+      crossingBytesPerSecond: memoryBytesPerSecond,
+      updateBytesPerSecond: 2 * memoryBytesPerSecond,
+    },
+    drive: undefined,
+  };
 }
 
 /** @returns undefined where this machine has not been measured @throws UsageError for a file that is something else */

@@ -1,11 +1,13 @@
 /** The `shunya` command: every command's flags in one place. Errors end the process with a code that says what kind they were. */
 import { Command, CommanderError } from "commander";
-import { type Override, parseOverride } from "../config/resolve.ts";
-import { ShunyaError, UsageError } from "../errors/errors.ts";
+import type { Override } from "../config/resolve.ts";
+import { ShunyaError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
+import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
+import { planCommand } from "./plan-command.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -36,12 +38,6 @@ interface TrainFlags {
   readonly resume?: string;
   readonly logJson?: string;
   readonly trace?: string;
-}
-
-function collectOverride(text: string, before: readonly Override[] = []): readonly Override[] {
-  const override = parseOverride(text);
-  if (!override) throw new UsageError(`--set ${text}: wanted path=value, such as --set optimizer.params.lr=1e-4`);
-  return [...before, override];
 }
 
 const collectPath = (path: string, before: readonly string[] = []): readonly string[] => [...before, path];
@@ -205,6 +201,7 @@ function program(): Command {
     .description(`ZeRO for TypeScript. ${trainsOn}`)
     .version("0.1.0")
     .enablePositionalOptions()
+    .addCommand(planCommand())
     .addCommand(trainCommand())
     .addCommand(configCommand())
     .addCommand(generateCommand())
