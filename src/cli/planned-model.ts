@@ -6,8 +6,10 @@ import { ModelError, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
-import { publishedShape, shapeForParameters, shapeOfHuggingFaceConfig } from "../planner/published-shapes.ts";
+import { shapeOfHuggingFaceConfig } from "../planner/huggingface-shape.ts";
+import { publishedShape } from "../planner/published-shapes.ts";
 import type { TransformerShape } from "../planner/shape.ts";
+import { shapeForParameters } from "../planner/shape-for-parameters.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 
 export interface PlannedModel {
@@ -93,7 +95,11 @@ function modelOfFile(path: string): PlannedModel {
     const gpt2 = parseGpt2Config(text, file);
     return { shape: shapeOfGpt2(gpt2, path), gpt2, statedParameters: undefined };
   }
-  return { shape: { ...shapeOfHuggingFaceConfig(record), name: path }, gpt2: undefined, statedParameters: undefined };
+  return {
+    shape: { ...shapeOfHuggingFaceConfig(record, file), name: path },
+    gpt2: undefined,
+    statedParameters: undefined,
+  };
 }
 
 function jsonObject(text: string, file: string): Readonly<Record<string, unknown>> {

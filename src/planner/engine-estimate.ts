@@ -12,6 +12,7 @@ import type { Placement } from "../plan/placement.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
 import type { DeviceBytes, Estimate } from "./estimate.ts";
 import type { BatchSplit } from "./settings.ts";
+import { sentElements } from "./zero-formulas.ts";
 
 export interface EngineJob {
   readonly model: Gpt2Config;
@@ -70,10 +71,14 @@ export async function estimateByEngine(
     hostBytes: highest.host.bytes + onHost.addedBytes,
     diskBytes: highest.disk.bytes + onDisk.addedBytes,
     togetherBytes: foretold.highestInMemory + onDevice.addedBytes + onHost.addedBytes,
-    commElements: Math.round(sent * onDevice.scale),
+    commElements: job.statedParameters === undefined ? sent : statedTraffic(job.statedParameters, config),
     foretold,
   };
 }
+
+/** By the formula: padding and persistent parameters are those of the shape, not of the number. */
+const statedTraffic = (parameters: number, { stage, worldSize, gradientAccumulation }: ResolvedConfig): number =>
+  Math.round(sentElements(stage, { parameters, accumulation: gradientAccumulation }, worldSize));
 
 interface StatedStates {
   readonly parametersBytes: number;
@@ -81,7 +86,6 @@ interface StatedStates {
   readonly optimizerBytes: number;
   /** What the number of parameters adds to what the laid-out shape takes. */
   readonly addedBytes: number;
-  readonly scale: number;
 }
 
 /** With a stated number the formulas' values for it, without padding; else what the plan allocates. */
@@ -96,7 +100,7 @@ function statedStates(laidOut: ExpectedStates, stated: number | undefined, param
   ];
   const allocated = laidOut.parameters.bytes + laidOut.gradients.bytes + laidOut.optimizer.bytes;
   const addedBytes = parametersBytes + gradientsBytes + optimizerBytes - allocated;
-  return { parametersBytes, gradientsBytes, optimizerBytes, addedBytes, scale };
+  return { parametersBytes, gradientsBytes, optimizerBytes, addedBytes };
 }
 
 function deviceBytes(states: StatedStates, { highest }: Forecast): DeviceBytes {
