@@ -4,7 +4,7 @@
  */
 import type { Estimate } from "./estimate.ts";
 
-const mostShare = 0.85;
+export const mostShare = 0.85;
 const leastFreeBytes = 2e9;
 
 /** The most that a job may take of so many usable bytes. Never below 0. */
