@@ -70,6 +70,9 @@ export function bar(plot: Plot, stage: StagePicture, index: number): string {
   return element("g", { "data-stage": stage.stage }, ...rects);
 }
 
+/** Of a label's character, on average, with something to spare. */
+const labelWidth = 6;
+
 export function barLabels(plot: Plot, stage: StagePicture, index: number): string {
   const x = plot.barX(index);
   const { barWidth, bottom, top, y } = plot;
@@ -84,10 +87,17 @@ export function barLabels(plot: Plot, stage: StagePicture, index: number): strin
   const places = spread(centres, 15, { low: top + 8, high: bottom - 12 });
   const labels = segments.map(({ kind, bytes }, i) => {
     const [from, to] = [centres[i]!, places[i]!];
-    return (
-      leader(x + barWidth + 1, from, to, 13) +
-      text(`${kind} ${formatBytes(bytes)}`, { x: x + barWidth + 17, y: to + 4 }, "small ink halo")
-    );
+    const name = `${kind} ${formatBytes(bytes)}`;
+    const at = x + barWidth + 17;
+    // What lies behind words makes them hard to read: here that may be any line.
+    const paper = element("rect", {
+      x: at - 2,
+      y: to - 6.5,
+      width: name.length * labelWidth,
+      height: 13,
+      class: "paper",
+    });
+    return leader(x + barWidth + 1, from, to, 13) + paper + text(name, { x: at, y: to + 4 }, "small ink");
   });
   return total + labels.join("");
 }

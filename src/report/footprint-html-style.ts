@@ -12,12 +12,10 @@ export const pageStyle = `
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1rem clamp(.6rem,3vw,2rem) 3rem;max-width:1120px;background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,"Segoe UI",Roboto,"Noto Sans","Liberation Sans",sans-serif;font-variant-numeric:tabular-nums}
-header{display:flex;justify-content:space-between;align-items:baseline;gap:1rem}
 h1{font-size:clamp(1.2rem,4.5vw,1.7rem);line-height:1.25;margin:.3rem 0}
 h2{font-size:1.1rem;margin:1.5rem 0 .3rem}
-.mark{font-size:1.5rem;color:var(--muted)}
 .lead,.notes{color:var(--muted);max-width:75ch}
-.lead{margin:.2rem 0 1rem}
+.lead{margin:.2rem 0 .4rem}
 .notes b{color:var(--ink)}
 .notes p{margin:.5rem 0}
 form{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,230px),1fr));gap:.8rem 1.4rem;padding:1rem;
@@ -36,9 +34,10 @@ fieldset label{display:flex;align-items:center;gap:.3rem;color:var(--ink);font-s
 fieldset input{accent-color:var(--good);width:1.1rem;height:1.1rem;margin:0}
 .reset{align-self:end}
 :focus-visible{outline:3px solid var(--good);outline-offset:2px}
-#answer{font-size:1.15rem;font-weight:600;color:var(--good);margin:1.1rem 0 .2rem;min-height:3.4rem}
+#answer{font-size:1.15rem;font-weight:600;color:var(--good);margin:0 0 .8rem;
+padding:.5rem 0;min-height:4.2rem;background:var(--paper)}
 #answer.misfit{color:var(--bad)}
-#chosen{margin:0 0 .6rem}
+#chosen{margin:1rem 0 .6rem}
 figure{margin:0}
 figure svg{display:block;max-width:100%;height:auto}
 table{border-collapse:collapse;width:100%;margin-top:1rem;font-size:.95rem}
@@ -49,6 +48,7 @@ thead th{font-weight:600}
 td small{display:block;color:var(--muted);font-weight:400}
 td.good{color:var(--good);font-weight:600}
 td.bad{color:var(--bad);font-weight:600}
-@media (max-width:600px){table{font-size:.75rem}th,td{padding:.25rem .15rem}form{padding:.7rem}}
+@media screen and (min-height:600px){html{scroll-padding-top:9rem}#answer{position:sticky;top:0;z-index:1}}
+@media (max-width:600px){#answer{font-size:1rem}table{font-size:.75rem}th,td{padding:.25rem .15rem}form{padding:.7rem}}
 @media print{form,.lead{display:none}body{max-width:none;padding:0}#answer{min-height:0}figure,table{break-inside:avoid}}
 `;

@@ -12,6 +12,7 @@ import {
   offloadKey,
   type PageState,
   plannedState,
+  writeCount,
 } from "./footprint-state.ts";
 import { renderFootprintSvg } from "./footprint-svg.ts";
 import { offloadChoices, renderFootprintTable, viewOf } from "./footprint-view.ts";
@@ -34,17 +35,15 @@ export function renderFootprintHtml(data: FootprintPageData, script: string): st
 <style>${pageStyle}</style>
 </head>
 <body>
-<header><h1>${escapeMarkup(view.picture.title)}</h1><span class="mark" lang="sa">शून्य</span></header>
+<h1>Which ZeRO stage fits?</h1>
 <p class="lead">How much of each card a training job takes when the ranks share nothing (stage 0), the optimizer states (1), also the
 gradients (2), also the parameters (3).</p>
 <noscript><style>form{display:none}</style><p>The controls need JavaScript. This is the plan as it was made.</p></noscript>
+<p id="answer" role="status" aria-live="polite"${view.fits ? "" : ' class="misfit"'}>${escapeMarkup(view.answer)}</p>
 <form id="controls" aria-label="The job">
 ${controls(data, state)}
 </form>
-<section aria-label="Answer">
-<p id="answer" role="status" aria-live="polite"${view.fits ? "" : ' class="misfit"'}>${escapeMarkup(view.answer)}</p>
 <p id="chosen">${escapeMarkup(view.chosen)}</p>
-</section>
 <figure id="picture">${renderFootprintSvg(view.picture, { chosen: state.stage })}</figure>
 <table id="table" aria-label="Memory of one rank by stage">${renderFootprintTable(view.picture)}</table>
 <section class="notes">
@@ -93,9 +92,9 @@ function countControl(name: CountName, value: number): string {
   const at = nearestStep(control, value);
   return (
     `<div class="count"><label for="${name}">${control.label}</label>` +
-    `<input id="${name}" type="text" inputmode="decimal" autocomplete="off" value="${value}">` +
+    `<input id="${name}" type="text" inputmode="decimal" autocomplete="off" value="${writeCount(value)}">` +
     `<input id="${name}-slider" type="range" min="0" max="${control.steps.length - 1}" step="1" value="${at}" ` +
-    `aria-label="${control.label}" aria-valuetext="${formatCount(value)}"></div>`
+    `aria-label="${control.label}, slider" aria-valuetext="${formatCount(value)}"></div>`
   );
 }
 
@@ -117,8 +116,8 @@ function notes({ planned, layers, hidden, training, engine, room, model }: Footp
     formatReal(bytes / (job.microBatch * job.sequenceLength * layers * hidden));
   const [first] = estimates;
   const activations = first
-    ? `<p><b>A model</b>: activations and buffers. They come from ${engines[engine]}, for ${escapeMarkup(model)} (${formatCount(layers)} layers, ` +
-      `${formatCount(hidden)} wide) with ${formatCount(job.microBatch)} × ${formatCount(job.sequenceLength)} tokens on each of ${formatCount(job.ranks)} ranks: ` +
+    ? `<p><b>A model</b>: activations and buffers. They come from ${engines[engine]}, for ${escapeMarkup(model)} with ` +
+      `${formatCount(job.microBatch)} × ${formatCount(job.sequenceLength)} tokens on each of ${formatCount(job.ranks)} ranks: ` +
       `${perToken(first.device.activationsBytes)} bytes of activations per token, layer and element of its width at stage ${first.stage}. ` +
       "Where a control leaves that job, activations are scaled with the tokens and with layers × width, buffers with the parameters of a layer, " +
       "in a model of the same proportions: both with the power 2/3 of Ψ. Attention scores that are kept whole grow faster with the sequence.</p>"

@@ -58,16 +58,16 @@ export function plotOf(picture: FootprintPicture, area: Area, isWide: boolean): 
 
 const plotHeight = 320;
 /** Of a line of the subtitle. */
-const lineHeight = 15;
-/** Of text of 12 pixels, on average, with something to spare. */
-const characterWidth = 6.6;
+export const lineHeight = 15;
+/** Of the subtitle's text, on average, with something to spare. */
+const characterWidth = { wide: 7.2, narrow: 6.6 };
 
 export function layOut(picture: FootprintPicture, width: number): Layout {
   const isWide = width >= wideFrom;
   const margin = isWide ? 20 : 6;
-  const subtitleLines = wrap(picture.subtitle, { width: Math.floor((width - 2 * margin) / characterWidth) }).split(
-    "\n",
-  );
+  const subtitleLines = wrap(picture.subtitle, {
+    width: Math.floor((width - 2 * margin) / characterWidth[isWide ? "wide" : "narrow"]),
+  }).split("\n");
   const top = isWide ? 112 : 84 + lineHeight * subtitleLines.length;
   const left = isWide ? 58 : 50;
   const right = isWide ? width - 108 : width - 4;

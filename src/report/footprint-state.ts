@@ -94,6 +94,10 @@ export function parseNumber(written: string): number | undefined {
   return Number(digits.replaceAll(",", "") + exponent) * (suffixes[suffix.toLowerCase()] ?? 1);
 }
 
+/** As it is written in a control: "1.5e9" where that says all of it, "1557611200", "4". */
+export const writeCount = (value: number): string =>
+  value >= 1e6 && Number(value.toPrecision(5)) === value ? value.toExponential().replace("e+", "e") : String(value);
+
 /** A whole number that the control allows, else undefined. */
 export function parseControl(name: CountName, written: string): number | undefined {
   const value = Math.round(parseNumber(written) ?? Number.NaN);

@@ -4,7 +4,7 @@ import { describePicture, type FootprintPicture, pictureKinds } from "./footprin
 import { bar, barLabels, hatch } from "./footprint-bars.ts";
 import { caption, communication, narrowBelow } from "./footprint-captions.ts";
 import { cardKey, cardLabels, cardLines } from "./footprint-card.ts";
-import { type Layout, layOut } from "./footprint-layout.ts";
+import { type Layout, layOut, lineHeight } from "./footprint-layout.ts";
 import { lens } from "./footprint-lens.ts";
 import { footprintStyle } from "./footprint-style.ts";
 import { element, escapeMarkup, line, text } from "./svg.ts";
@@ -50,15 +50,12 @@ export function renderFootprintSvg(picture: FootprintPicture, { width = 1000, ch
 }
 
 function header({ width, margin: x, isWide, picture, subtitleLines }: Layout): string {
-  if (isWide) {
-    const at = { x: width - x, y: 32, class: "mark muted", "text-anchor": "end", lang: "sa" };
-    const mark = element("text", at, "शून्य");
-    return (
-      text(picture.title, { x, y: 32 }, "title ink") + text(picture.subtitle, { x, y: 54 }, "subtitle muted") + mark
-    );
-  }
-  const lines = subtitleLines.map((part, i) => text(part, { x, y: 42 + 15 * i }, "muted"));
-  return text(picture.title, { x, y: 24 }, "total ink") + lines.join("");
+  const lines = subtitleLines.map((part, i) =>
+    text(part, { x, y: (isWide ? 54 : 42) + lineHeight * i }, isWide ? "subtitle muted" : "muted"),
+  );
+  if (!isWide) return text(picture.title, { x, y: 24 }, "total ink") + lines.join("");
+  const at = { x: width - x, y: 32, class: "mark muted", "text-anchor": "end", lang: "sa" };
+  return text(picture.title, { x, y: 32 }, "title ink") + lines.join("") + element("text", at, "शून्य");
 }
 
 /** Around all that is said of the recommended stage. */

@@ -7,18 +7,13 @@ import {
   fittingRanks,
   footprintOf,
   footprintsOf,
+  type PlannedFootprint,
   placementAt,
   recommendationOf,
+  type StateKind,
+  stateKinds,
 } from "../planner/footprint.ts";
-import {
-  dividedText,
-  type FootprintPicture,
-  fitText,
-  type PictureKind,
-  pictureKinds,
-  pictureOf,
-  type StagePicture,
-} from "./footprint.ts";
+import { dividedText, type FootprintPicture, fitText, pictureOf, type StagePicture } from "./footprint.ts";
 import type { FootprintPageData, PageState } from "./footprint-state.ts";
 import { formatBytes, formatCount, formatFineBytes, formatMany } from "./numbers.ts";
 import { isPlain, offloadName } from "./placement-name.ts";
@@ -55,19 +50,21 @@ export function viewOf(data: FootprintPageData, state: PageState): FootprintView
   return {
     picture,
     fits: recommended !== undefined,
-    answer: recommended ? fitAnswer(recommended, state, room) : misfitAnswer(all, data, state, room),
+    answer: recommended ? fitAnswer(recommended, state, room) : misfitAnswer(all, planned, state, room),
     chosen: chosen ? chosenText(chosen, room) : "",
   };
 }
 
-const elsewhere = ({ hostBytes, diskBytes }: Estimate): string =>
+/** "3.5 GB of host memory and 18.0 GB of disk"; empty without offload. */
+const awayText = ({ hostBytes, diskBytes }: Estimate): string =>
   [
     hostBytes > 0 ? `${formatBytes(hostBytes)} of host memory` : "",
     diskBytes > 0 ? `${formatBytes(diskBytes)} of disk` : "",
   ]
     .filter((part) => part !== "")
-    .map((part) => `, and ${part}`)
-    .join("");
+    .join(" and ");
+
+const elsewhere = (estimate: Estimate): string => (isPlain(estimate) ? "" : `, and ${awayText(estimate)}`);
 
 function fitAnswer(estimate: Estimate, { ranks }: PageState, { deviceBytes }: RankRoom): string {
   const where = ranks === 1 ? "on the rank" : `on each of ${formatMany(ranks, "rank")}`;
@@ -77,23 +74,30 @@ function fitAnswer(estimate: Estimate, { ranks }: PageState, { deviceBytes }: Ra
   );
 }
 
-function misfitAnswer(
-  all: readonly Estimate[],
-  { planned }: FootprintPageData,
-  state: PageState,
-  room: RankRoom,
-): string {
-  const least = all.reduce((a, b) => (b.device.totalBytes < a.device.totalBytes ? b : a));
+/** What a rank has of the host and of the disk that the estimate uses. */
+const hasText = ({ diskBytes }: Estimate, room: RankRoom): string =>
+  diskBytes > 0
+    ? `${formatBytes(room.hostBytes)} and ${formatBytes(room.diskBytes)}`
+    : `${formatBytes(room.hostBytes)} of it`;
+
+const least = (estimates: readonly Estimate[]): Estimate =>
+  estimates.reduce((a, b) => (b.device.totalBytes < a.device.totalBytes ? b : a));
+
+function misfitAnswer(all: readonly Estimate[], planned: PlannedFootprint, state: PageState, room: RankRoom): string {
+  const plain = least(all.filter(isPlain));
+  const onDevice = all.find((estimate) => !shortagesOf(estimate, room).includes("device"));
+  const offloaded = least(all.filter((estimate) => !isPlain(estimate)));
   const more = fittingRanks(planned, state, room);
-  const advice = more
-    ? `On ${formatMany(more.ranks, "rank")} stage ${more.stage} ${offloadName(more)} would fit.`
-    : "More ranks alone do not help: use a smaller micro-batch, a shorter sequence, activation checkpointing or a larger card.";
-  const short = shortagesOf(least, room).map((tier) => `the ${tier}`);
-  return (
-    `Nothing fits ${formatMany(state.ranks, "rank")}. The least on the device is stage ${least.stage} ${offloadName(least)}: ` +
-    `${formatBytes(least.device.totalBytes)}, of ${formatBytes(allowedBytes(room.deviceBytes))} that a job may take` +
-    `${elsewhere(least)}; too much for ${short.join(" and ")}. ${advice}`
-  );
+  return [
+    `Nothing fits ${formatMany(state.ranks, "rank")}. Without offload the least is ${formatBytes(plain.device.totalBytes)} at ` +
+      `stage ${plain.stage}, of ${formatBytes(allowedBytes(room.deviceBytes))} that a job may take.`,
+    onDevice
+      ? `Stage ${onDevice.stage} ${offloadName(onDevice)} would fit the device, but wants ${awayText(onDevice)} for a rank, which has ${hasText(onDevice, room)}.`
+      : `With all offload it is still ${formatBytes(offloaded.device.totalBytes)}.`,
+    more
+      ? `On ${formatMany(more.ranks, "rank")} stage ${more.stage} ${offloadName(more)} would fit.`
+      : "More ranks alone do not help: use a smaller micro-batch, a shorter sequence, activation checkpointing or a larger card.",
+  ].join(" ");
 }
 
 function chosenText(estimate: Estimate, room: RankRoom): string {
@@ -105,55 +109,56 @@ function chosenText(estimate: Estimate, room: RankRoom): string {
   return `Stage ${estimate.stage}${offload}, as chosen: ${formatBytes(estimate.device.totalBytes)} on the device${elsewhere(estimate)}; ${verdict}. ${sent}`;
 }
 
-const cell = (bytes: number, note = ""): string =>
+const cell = (bytes: number, format: (bytes: number) => string, note = ""): string =>
   element(
     "td",
     {},
-    element("data", { value: String(Math.round(bytes)) }, escapeMarkup(formatFineBytes(bytes))),
+    element("data", { value: String(Math.round(bytes)) }, escapeMarkup(format(bytes))),
     note === "" ? "" : element("small", {}, escapeMarkup(note)),
   );
 
 const row = (name: string, cells: readonly string[], className?: string): string =>
   element("tr", { class: className }, element("th", { scope: "row" }, escapeMarkup(name)), ...cells);
 
-function tableRows(picture: FootprintPicture): string[] {
-  const { stages, ranks } = picture;
-  const share = `÷ ${formatCount(ranks)}`;
-  const kindRow = (kind: PictureKind): string =>
+const statesOf = ({ kinds }: StagePicture): number => stateKinds.reduce((sum, kind) => sum + kinds[kind].bytes, 0);
+
+/** Model states with all their digits; what is modelled, and what it is part of, with three. */
+function tableRows({ stages, ranks }: FootprintPicture): string[] {
+  const stateRow = (kind: StateKind): string =>
     row(
       kind,
-      stages.map(({ kinds }) =>
-        cell(kinds[kind].bytes, kinds[kind].split === "shard" && kinds[kind].bytes > 0 ? share : ""),
-      ),
+      stages.map(({ kinds }) => {
+        const { bytes, split } = kinds[kind];
+        return cell(bytes, formatFineBytes, split === "shard" && bytes > 0 ? `÷ ${formatCount(ranks)}` : "");
+      }),
     );
-  const states = ({ kinds }: StagePicture): number =>
-    kinds.parameters.bytes + kinds.gradients.bytes + kinds.optimizer.bytes;
-  const bytesRow = (name: string, of: (stage: StagePicture) => number, className?: string): string =>
+  const modelled = (name: string, of: (stage: StagePicture) => number, className?: string): string =>
     row(
       name,
-      stages.map((stage) => cell(of(stage))),
+      stages.map((stage) => cell(of(stage), formatBytes)),
       className,
     );
-  const isUsed = (of: (stage: StagePicture) => number): boolean => stages.some((stage) => of(stage) > 0);
+  const ifUsed = (name: string, of: (stage: StagePicture) => number): string[] =>
+    stages.some((stage) => of(stage) > 0) ? [modelled(name, of)] : [];
   return [
-    ...pictureKinds.slice(0, 3).map(kindRow),
-    bytesRow("model states", states, "sum"),
-    ...pictureKinds.slice(3).map(kindRow),
-    bytesRow("device in all", ({ totalBytes }) => totalBytes, "sum"),
-    ...(isUsed(({ hostBytes }) => hostBytes) ? [bytesRow("host", ({ hostBytes }) => hostBytes)] : []),
-    ...(isUsed(({ diskBytes }) => diskBytes) ? [bytesRow("disk", ({ diskBytes }) => diskBytes)] : []),
+    ...stateKinds.map(stateRow),
     row(
-      "fits",
-      stages.map((stage) =>
-        element("td", { class: stage.short.length === 0 ? "good" : "bad" }, stage.short.length === 0 ? "yes" : "no"),
-      ),
+      "model states",
+      stages.map((stage) => cell(statesOf(stage), formatFineBytes)),
+      "sum states",
     ),
-    row(
-      "sends",
-      stages.map((stage) => sentCell(stage)),
-    ),
+    modelled("activations", ({ kinds }) => kinds.activations.bytes),
+    modelled("buffers", ({ kinds }) => kinds.buffers.bytes),
+    modelled("device in all", ({ totalBytes }) => totalBytes, "sum"),
+    ...ifUsed("host", ({ hostBytes }) => hostBytes),
+    ...ifUsed("disk", ({ diskBytes }) => diskBytes),
+    row("fits", stages.map(fitCell)),
+    row("sends", stages.map(sentCell)),
   ];
 }
+
+const fitCell = ({ short }: StagePicture): string =>
+  short.length === 0 ? element("td", { class: "good" }, "yes") : element("td", { class: "bad" }, "no");
 
 const sentCell = ({ commElements, commInPsi: inPsi }: StagePicture): string => {
   const elements = element("data", { value: String(commElements) }, compact(commElements));

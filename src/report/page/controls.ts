@@ -10,6 +10,7 @@ import {
   type PageState,
   parseControl,
   parseGigabytes,
+  writeCount,
 } from "../footprint-state.ts";
 import { formatCount } from "../numbers.ts";
 
@@ -33,7 +34,7 @@ export function showState(state: PageState, except?: EventTarget | null): void {
     control.removeAttribute("aria-invalid");
   };
   for (const name of countNames) {
-    set(input(name), String(state[name]));
+    set(input(name), writeCount(state[name]));
     const slider = input(`${name}-slider`);
     set(slider, String(nearestStep(countControls[name], state[name])));
     slider.setAttribute("aria-valuetext", formatCount(state[name]));
