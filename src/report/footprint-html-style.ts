@@ -35,8 +35,10 @@ fieldset input{accent-color:var(--good);width:1.1rem;height:1.1rem;margin:0}
 .reset{align-self:end}
 :focus-visible{outline:3px solid var(--good);outline-offset:2px}
 #answer{font-size:1.15rem;font-weight:600;color:var(--good);margin:0 0 .8rem;
-padding:.5rem 0;min-height:4.2rem;background:var(--paper)}
+padding:.5rem 0;min-height:2.8rem;background:var(--paper)}
 #answer.misfit{color:var(--bad)}
+#advice{margin:1rem 0 0;font-weight:600}
+#advice:empty{display:none}
 #chosen{margin:1rem 0 .6rem}
 figure{margin:0}
 figure svg{display:block;max-width:100%;height:auto}

@@ -2,7 +2,7 @@
  * The page of the picture: one file that needs no server and no network. What it shows at first is rendered here, by the functions
  * that the script in it calls again whenever a control moves; so it says the same without a script, and in print.
  */
-import { allStages } from "../plan/placement.ts";
+import { allStages, offloads } from "../plan/placement.ts";
 import { pageStyle } from "./footprint-html-style.ts";
 import {
   type CountName,
@@ -15,7 +15,7 @@ import {
   writeCount,
 } from "./footprint-state.ts";
 import { renderFootprintSvg } from "./footprint-svg.ts";
-import { offloadChoices, renderFootprintTable, viewOf } from "./footprint-view.ts";
+import { renderFootprintTable, shortOffload, viewOf } from "./footprint-view.ts";
 import { formatBytes, formatCount, formatReal } from "./numbers.ts";
 import { escapeMarkup } from "./svg.ts";
 
@@ -43,6 +43,7 @@ gradients (2), also the parameters (3).</p>
 <form id="controls" aria-label="The job">
 ${controls(data, state)}
 </form>
+<p id="advice" aria-live="polite">${escapeMarkup(view.advice)}</p>
 <p id="chosen">${escapeMarkup(view.chosen)}</p>
 <figure id="picture">${renderFootprintSvg(view.picture, { chosen: state.stage })}</figure>
 <table id="table" aria-label="Memory of one rank by stage">${renderFootprintTable(view.picture)}</table>
@@ -78,8 +79,10 @@ function controls(data: FootprintPageData, state: PageState): string {
   return [
     ...counts,
     `<fieldset id="stage"><legend>Stage to point out</legend>${allStages.map((stage) => stageChoice(stage, state.stage)).join("")}</fieldset>`,
-    `<div><label for="offload">Offload</label><select id="offload">${offloadChoices
-      .map(({ offload, name }) => option(offloadKey(offload), name, offloadKey(offload) === offloadKey(state.offload)))
+    `<div><label for="offload">Offload of optimizer, parameters</label><select id="offload">${offloads
+      .map((offload) =>
+        option(offloadKey(offload), shortOffload(offload), offloadKey(offload) === offloadKey(state.offload)),
+      )
       .join("")}</select></div>`,
     `<div><label for="card">Card</label><select id="card">${options.join("")}${option("", "another", false)}</select></div>`,
     `<div><label for="memory">Usable memory of it, GB</label><input id="memory" type="text" inputmode="decimal" autocomplete="off" value="${memory}"></div>`,

@@ -1,5 +1,7 @@
 /** What the page of the picture shows for a state of its controls: the picture, the answer in words, and a table of all numbers. */
-import { offloads } from "../plan/placement.ts";
+import type { Tier } from "../device/ledger.ts";
+import type { Offload } from "../plan/placement.ts";
+import { tierOf } from "../plan/residence.ts";
 import type { Estimate } from "../planner/estimate.ts";
 import { allowedBytes, type RankRoom, shortagesOf } from "../planner/fit.ts";
 import {
@@ -22,8 +24,10 @@ import { element, escapeMarkup } from "./svg.ts";
 export interface FootprintView {
   readonly picture: FootprintPicture;
   readonly fits: boolean;
-  /** What to do. */
+  /** What to do, or that there is nothing. */
   readonly answer: string;
+  /** Where nothing fits: what would change that. */
+  readonly advice: string;
   /** Of the stage that was chosen. */
   readonly chosen: string;
 }
@@ -50,7 +54,8 @@ export function viewOf(data: FootprintPageData, state: PageState): FootprintView
   return {
     picture,
     fits: recommended !== undefined,
-    answer: recommended ? fitAnswer(recommended, state, room) : misfitAnswer(all, planned, state, room),
+    answer: recommended ? fitAnswer(recommended, state, room) : misfitAnswer(all, state, room),
+    advice: recommended ? "" : adviceText(all, planned, state, room),
     chosen: chosen ? chosenText(chosen, room) : "",
   };
 }
@@ -83,14 +88,19 @@ const hasText = ({ diskBytes }: Estimate, room: RankRoom): string =>
 const least = (estimates: readonly Estimate[]): Estimate =>
   estimates.reduce((a, b) => (b.device.totalBytes < a.device.totalBytes ? b : a));
 
-function misfitAnswer(all: readonly Estimate[], planned: PlannedFootprint, state: PageState, room: RankRoom): string {
-  const plain = least(all.filter(isPlain));
+function misfitAnswer(all: readonly Estimate[], { ranks }: PageState, { deviceBytes }: RankRoom): string {
+  const { stage, device } = least(all.filter(isPlain));
+  return (
+    `Nothing fits ${formatMany(ranks, "rank")}: without offload the least is ${formatBytes(device.totalBytes)} at stage ${stage}, ` +
+    `of ${formatBytes(allowedBytes(deviceBytes))} that a job may take.`
+  );
+}
+
+function adviceText(all: readonly Estimate[], planned: PlannedFootprint, state: PageState, room: RankRoom): string {
   const onDevice = all.find((estimate) => !shortagesOf(estimate, room).includes("device"));
   const offloaded = least(all.filter((estimate) => !isPlain(estimate)));
   const more = fittingRanks(planned, state, room);
   return [
-    `Nothing fits ${formatMany(state.ranks, "rank")}. Without offload the least is ${formatBytes(plain.device.totalBytes)} at ` +
-      `stage ${plain.stage}, of ${formatBytes(allowedBytes(room.deviceBytes))} that a job may take.`,
     onDevice
       ? `Stage ${onDevice.stage} ${offloadName(onDevice)} would fit the device, but wants ${awayText(onDevice)} for a rank, which has ${hasText(onDevice, room)}.`
       : `With all offload it is still ${formatBytes(offloaded.device.totalBytes)}.`,
@@ -180,5 +190,11 @@ export function renderFootprintTable(picture: FootprintPicture): string {
   );
 }
 
-/** The choices of offload, as the page names them. */
-export const offloadChoices = offloads.map((offload) => ({ offload, name: offloadName(offload) }));
+const tierTexts: Readonly<Record<Tier, string>> = { device: "on the device", host: "on the host", disk: "on disk" };
+
+/** "none", "optimizer on the host", "both on disk": short enough for a phone. */
+export function shortOffload(offload: Offload): string {
+  const { offloadOptimizer, offloadParam } = offload;
+  if (isPlain(offload)) return "none";
+  return `${offloadOptimizer === offloadParam ? "both" : "optimizer"} ${tierTexts[tierOf[offloadOptimizer]]}`;
+}

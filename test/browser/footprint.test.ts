@@ -153,7 +153,7 @@ describe.skipIf(executable === undefined)("in a browser", () => {
         `${name}, slider`,
       ]),
       "2, radio",
-      "Offload",
+      "Offload of optimizer, parameters",
       "Card",
       "Usable memory of it, GB",
       "Back to the plan",
@@ -167,7 +167,7 @@ describe.skipIf(executable === undefined)("in a browser", () => {
     await press(page, "ArrowRight", 1);
     expect(await page.locator("#chosen").textContent()).toMatch(/^Stage 3, as chosen: .*3Ψ: 3,375,000,000 elements/);
     expect(await page.locator("[data-chosen]").getAttribute("data-chosen")).toBe("3");
-    await page.locator("#offload").selectOption({ label: "with optimizer states on the host" });
+    await page.locator("#offload").selectOption({ label: "optimizer on the host" });
     expect(await statesOf(page)).toEqual([24, 6, 3, 0.75]);
     expect(await page.locator("tbody tr", { hasText: "host" }).locator("data").allTextContents()).toEqual([
       "0 B",
@@ -182,7 +182,7 @@ describe.skipIf(executable === undefined)("in a browser", () => {
     expect(await page.locator("#card").inputValue()).toBe("");
     expect(await page.locator("#answer").textContent()).toMatch(/^Use stage 3 without offload/);
     await page.locator("#parameters").fill("1.5T");
-    expect(await page.locator("#answer").textContent()).toMatch(/^Nothing fits 4 ranks\./);
+    expect(await page.locator("#answer").textContent()).toMatch(/^Nothing fits 4 ranks:/);
     await page.locator("#parameters").fill("nonsense");
     expect(await page.locator("#parameters").getAttribute("aria-invalid")).toBe("true");
     await page.keyboard.press("Tab");

@@ -95,12 +95,17 @@ describe("the answer", () => {
   test("says how many ranks would do where nothing fits", () => {
     const alone = { ...data, room: { ...data.room, hostBytes: 0, diskBytes: 0 } };
     // 20 GB of states and 6.7 GB beside them on 4 ranks at stage 3.
-    expect(viewOf(alone, { ...plannedState(alone), parameters: 5e9 }).answer).toBe(
-      "Nothing fits 4 ranks. Without offload the least is 26.7 GB at stage 3, of 20.1 GB that a job may take. Stage 2 with optimizer " +
-        "states on the host would fit the device, but wants 17.5 GB of host memory for a rank, which has 0 B of it. On 8 ranks stage 3 " +
-        "without offload would fit.",
+    const view = viewOf(alone, { ...plannedState(alone), parameters: 5e9 });
+    expect(view.answer).toBe(
+      "Nothing fits 4 ranks: without offload the least is 26.7 GB at stage 3, of 20.1 GB that a job may take.",
     );
-    expect(answer({ sequenceLength: 131072 })).toMatch(/More ranks alone do not help/);
+    expect(view.advice).toBe(
+      "Stage 2 with optimizer states on the host would fit the device, but wants 17.5 GB of host memory for a rank, which has 0 B of " +
+        "it. On 8 ranks stage 3 without offload would fit.",
+    );
+    expect(viewOf(data, { ...plannedState(data), sequenceLength: 131072 }).advice).toMatch(
+      /^With all offload it is still \d+ GB\. More ranks alone do not help/,
+    );
   });
 
   test("of the chosen stage speaks of what it sends", () => {

@@ -24,6 +24,7 @@ function draw(): void {
   const view = viewOf(data, state);
   say("answer", view.answer);
   byId("answer").classList.toggle("misfit", !view.fits);
+  say("advice", view.advice);
   say("chosen", view.chosen);
   picture.innerHTML = renderFootprintSvg(view.picture, { width: pictureWidth(), chosen: state.stage });
   byId("table").innerHTML = renderFootprintTable(view.picture);
