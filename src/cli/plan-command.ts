@@ -48,6 +48,8 @@ export function planCommand(): Command {
     .description("what fits and what it costs: stages 0 to 3 side by side, and the smallest change that fits")
     .addOption(new Option("--engine <name>", "who is to run it").choices(["shunya", "deepspeed"]).default("shunya"))
     .option("--write-config <file>", "write what is recommended as a configuration that DeepSpeed and Shunya read")
+    .option("--svg <file>", "the four stages to scale, as a picture")
+    .option("--html <file>", "the same as a page with controls, which needs no network")
     .option("--show-work", "every term with its numbers")
     .option("--tokens <n>", "of the whole run, such as 30e9: adds days", parseCount)
     .option("--price <x>", "of an hour of one device: adds the cost of the run", parsePositive)

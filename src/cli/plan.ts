@@ -14,12 +14,15 @@ import { type PlanHeading, renderHeading, renderPlan } from "../report/plan-repo
 import { renderWork } from "../report/plan-work.ts";
 import { renderRunLength } from "../report/run-length-text.ts";
 import { planThisMachine } from "./plan-machine.ts";
+import { writeHtml, writeSvg } from "./plan-picture.ts";
 import { type PlanFlags, type PlannedJob, planJob } from "./plan-subject.ts";
 
 export interface PlanOutputs extends Partial<Readonly<Record<InverseQuestion, true>>> {
   readonly json?: true;
   readonly writeConfig?: string;
   readonly showWork?: true;
+  readonly svg?: string;
+  readonly html?: string;
   /** Of the whole run. */
   readonly tokens?: number;
   /** Of an hour of one device. */
@@ -54,10 +57,12 @@ export async function runPlan(flags: PlanFlags & PlanOutputs): Promise<number> {
     if (length) print(`\n${renderRunLength(length.run, length.assumed)}`);
     if (flags.showWork) print(`\n${renderWork(answer)}`);
   }
-  if (flags.writeConfig !== undefined) {
-    writeConfig(flags.writeConfig, job, answer);
-    if (!flags.json) print(`\nThe configuration is in ${flags.writeConfig}.`);
-  }
+  const { svg, html, writeConfig: configPath } = flags;
+  if (svg !== undefined) writeSvg(svg, job, answer);
+  if (html !== undefined) await writeHtml(html, job, answer, flags.engine);
+  if (configPath !== undefined) writeConfig(configPath, job, answer);
+  const written = [svg, html, configPath].filter((path) => path !== undefined);
+  if (!flags.json && written.length > 0) print(`\nWritten: ${written.join(", ")}.`);
   return answer.recommended ? 0 : 1;
 }
 
