@@ -9,6 +9,7 @@ import { type Offload, type Placement, placements } from "../plan/placement.ts";
 import { type Place, placesOf, stageRows } from "../plan/residence.ts";
 import type { Estimate } from "./estimate.ts";
 import { type RankRoom, shortagesOf } from "./fit.ts";
+import { commVolume, sentElements } from "./zero-formulas.ts";
 
 export const stateKinds = ["parameters", "gradients", "optimizer"] as const;
 export type StateKind = (typeof stateKinds)[number];
@@ -45,11 +46,11 @@ export const statesBytes = (states: PlacedStates, tier: Tier): number =>
  * What a step of one micro-batch moves, in Ψ: gradients once in a reduce-scatter, and parameters in all-gathers, once after the
  * update, or twice (for the forward and the backward pass) where each rank holds a part of them.
  */
-export const commInPsi = (stage: Stage): 2 | 3 => (stageRows[stage].parameters === "shard" ? 3 : 2);
+export const commInPsi = (stage: Stage): 2 | 3 => commVolume(stage, { parameters: 1 }) as 2 | 3;
 
 /** Elements that a rank sends in such a step: the part of the others of each Ψ, (N - 1)/N of it. */
 export const commElementsOf = (stage: Stage, parameters: number, ranks: number): number =>
-  Math.round((commInPsi(stage) * parameters * (ranks - 1)) / ranks);
+  Math.round(sentElements(stage, { parameters }, ranks));
 
 export interface FootprintJob {
   readonly parameters: number;
@@ -108,6 +109,7 @@ export function footprintOf(planned: PlannedFootprint, job: FootprintJob, placem
     hostBytes: statesBytes(states, "host") + hostBuffersBytes(planned, like) * size,
     diskBytes: statesBytes(states, "disk"),
     commElements: commElementsOf(placement.stage, job.parameters, job.ranks),
+    parts: [],
   };
 }
 

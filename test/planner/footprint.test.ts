@@ -1,8 +1,10 @@
 // Footprints from a handful of numbers, against the tables of the papers.
+
 import { describe, expect, test } from "vitest";
 import type { Stage } from "../../src/config/types.ts";
 import type { Placement } from "../../src/plan/placement.ts";
 import type { Estimate } from "../../src/planner/estimate.ts";
+import type { RankRoom } from "../../src/planner/fit.ts";
 import {
   commElementsOf,
   commInPsi,
@@ -66,6 +68,7 @@ const estimate = (stage: Stage, activationsBytes: number, buffersBytes: number):
   hostBytes: 0,
   diskBytes: 0,
   commElements: 0,
+  parts: [],
 });
 const planned: PlannedFootprint = {
   job,
@@ -101,13 +104,11 @@ describe("activations and buffers", () => {
 });
 
 describe("what is recommended", () => {
-  const roomOf = (
-    deviceBytes: number,
-    hostBytes = 64e9,
-  ): { deviceBytes: number; hostBytes: number; diskBytes: number } => ({
+  const roomOf = (deviceBytes: number, hostBytes = 64e9): RankRoom => ({
     deviceBytes,
     hostBytes,
     diskBytes: 1e12,
+    hostSharers: 1,
   });
   const best = (deviceBytes: number, hostBytes?: number): Placement | undefined =>
     recommendationOf(footprintsOf(planned, job), roomOf(deviceBytes, hostBytes));

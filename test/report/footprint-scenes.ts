@@ -38,6 +38,7 @@ function dataOf(model: string, { card, activationsBytes, buffersBytes, ...job }:
     hostBytes: 0,
     diskBytes: 0,
     commElements: 0,
+    parts: [],
   }));
   const { usableBytes } = cards.find(({ name }) => name === card)!;
   return {
@@ -48,7 +49,7 @@ function dataOf(model: string, { card, activationsBytes, buffersBytes, ...job }:
     training: "AdamW in bf16",
     engine: "shunya",
     card,
-    room: { deviceBytes: usableBytes, hostBytes: 64e9, diskBytes: 500e9 },
+    room: { deviceBytes: usableBytes, hostBytes: 64e9, diskBytes: 500e9, hostSharers: 1 },
     cards,
     stage: 2,
     offload: { offloadOptimizer: "none", offloadParam: "none" },
