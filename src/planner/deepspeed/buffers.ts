@@ -48,23 +48,16 @@ function wholePassBuffers(question: DeepSpeedQuestion): DeepSpeedPart[] {
       count * bytes * buckets.reduceElements,
       `${count} x ${bytes} bytes x reduce_bucket_size, from the first gradient to the last`,
     ),
-    arrivingGradient(question),
+    ...(splitsOf(question).gradients === "whole" ? [] : [arrivingGradient(question)]),
   ];
 }
 
 function shardedPassBuffers(question: DeepSpeedQuestion): DeepSpeedPart[] {
-  const { shape, buckets, ranks, placement } = question;
+  const { shape, buckets, ranks } = question;
   const bytes = elementBytes(question);
-  const live = Math.min(buckets.liveElements, shape.parameters);
-  // One rank uses its own parameters where they lie; from the host they have to be fetched.
-  const isGathered = ranks > 1 || placement.offloadParam !== "none";
   const reduced = Math.min(shape.parameters, Math.max(buckets.reduceElements, largestParameter(question)));
   return [
-    buffer(
-      "gathered parameters",
-      isGathered ? bytes * live : 0,
-      `${bytes} bytes x stage3_max_live_parameters, at most the model`,
-    ),
+    gatheredParameters(question),
     buffer(
       "reduce-scatter input",
       ranks > 1 ? bytes * reduced : 0,
@@ -74,9 +67,31 @@ function shardedPassBuffers(question: DeepSpeedQuestion): DeepSpeedPart[] {
   ];
 }
 
+/**
+ * The live window; or all parameters, where PyTorch's own products keep their weights for the backward pass and no checkpointing lets
+ * go of them (zero.Init replaces them: `memory_efficient_linear`). One rank uses its parameters where they lie.
+ */
+function gatheredParameters(question: DeepSpeedQuestion): DeepSpeedPart {
+  const { shape, buckets, ranks, placement, checkpointing, zeroInit } = question;
+  const isGathered = ranks > 1 || placement.offloadParam !== "none";
+  const isKept = !(checkpointing || zeroInit);
+  const elements = isKept ? shape.parameters : Math.min(buckets.liveElements, shape.parameters);
+  const bytes = elementBytes(question);
+  return buffer(
+    "gathered parameters",
+    isGathered ? bytes * elements : 0,
+    isKept
+      ? `${bytes} bytes x parameters: kept for the backward pass`
+      : `${bytes} bytes x stage3_max_live_parameters, at most the model`,
+  );
+}
+
 const largestParameter = ({ shape }: DeepSpeedQuestion): number => shape.vocabulary * shape.hidden;
 
-/** The largest parameter's gradient before it is copied into the bucket: the head's, at the beginning of the backward pass. */
+/**
+ * The largest parameter's gradient before it is copied into the bucket: the head's, at the beginning of the backward pass. Where gradients
+ * are whole it is one of them.
+ */
 function arrivingGradient(question: DeepSpeedQuestion): DeepSpeedPart {
   const bytes = elementBytes(question) * largestParameter(question);
   return buffer("the head's gradient", bytes, `${elementBytes(question)} bytes x vocabulary x hidden`);
@@ -107,7 +122,7 @@ function subGroupCopies(question: DeepSpeedQuestion): DeepSpeedPart {
 
 /**
  * Below stage 3 all gradients that a rank updates are copied to the master weights' type at once: the "18 (or 20) bytes a parameter" of
- * DeepSpeed's own estimator. After the update the all-gather stages a bucket; at stage 0 the reduction does so before it.
+ * DeepSpeed's own estimator. (The code flattens them first, 2 bytes more for a moment; the peak of issue 3734 has no room for that.) After the update the all-gather stages a bucket; at stage 0 the reduction does so before it.
  */
 function wholeUpdateBuffer(question: DeepSpeedQuestion, onDevice: boolean): DeepSpeedPart {
   const { shape, masterBytes, buckets, ranks } = question;
