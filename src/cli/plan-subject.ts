@@ -6,11 +6,12 @@ import { UsageError } from "../errors/errors.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
-import { estimateDeepSpeed } from "../planner/deepspeed.ts";
+import { deepSpeedPlacements, estimateDeepSpeed } from "../planner/deepspeed.ts";
 import { type EngineJob, estimateByEngine } from "../planner/engine-estimate.ts";
 import { type BatchSplit, placedSettings, plainSettings } from "../planner/settings.ts";
 import { timeStep } from "../planner/step-time.ts";
 import type { PlanSubject, Variant } from "../planner/subject.ts";
+import { isSame } from "../report/placement-name.ts";
 import { type ConfigFileSettings, readConfigSettings } from "./config-settings.ts";
 import { describeForConfig } from "./job.ts";
 import { type MachineFlags, type PlannedMachine, plannedMachine } from "./planned-machine.ts";
@@ -222,8 +223,9 @@ function byDeepSpeed(
   return {
     estimateOf:
       ({ ranks, seqLength, checkpointing, parameters }) =>
-      async (placement, batch) =>
-        estimateDeepSpeed({
+      async (placement, batch) => {
+        if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
+        return estimateDeepSpeed({
           shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
           placement,
           ranks,
@@ -242,6 +244,7 @@ function byDeepSpeed(
           pinMemory: true,
           offloadRatio: 1,
           zeroInit: true,
-        }),
+        });
+      },
   };
 }

@@ -31,6 +31,7 @@ function shortages(placement: Placement, { shape, ranks, card, hostBytes = 2000 
     deviceBytes: cards[card] - estimate.contextBytes,
     hostBytes: hostBytes / ranksPerNode,
     diskBytes: diskBytes / ranksPerNode,
+    hostSharers: ranksPerNode,
   });
 }
 
