@@ -71,7 +71,7 @@ interface Line {
   readonly isShown?: boolean;
 }
 
-function stageTable({ stages, room }: PlanAnswer): string {
+function stageTable({ stages, room, subject }: PlanAnswer): string {
   const bytes = (of: (row: PlanRow) => number) => (row: PlanRow) => formatBytes(of(row));
   const has = (of: (row: PlanRow) => number): boolean => stages.some((row) => of(row) > 0);
   const isTimed = stages.some(({ time }) => time !== undefined);
@@ -100,7 +100,7 @@ function stageTable({ stages, room }: PlanAnswer): string {
       isShown: has(({ estimate }) => estimate.diskBytes),
     },
     { label: "fits", of: ({ short }) => fitWords(short) },
-    { label: "sent in a step", of: communicationWords },
+    { label: "sent in a step", of: (row) => communicationWords(row, subject) },
     { label: "  elements", of: ({ estimate }) => formatCount(estimate.commElements) },
     { label: "step", of: timed(({ seconds }) => secondsText(seconds)), isShown: isTimed },
     { label: "  bound by", of: timed(boundWords), isShown: isTimed },

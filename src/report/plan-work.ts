@@ -1,6 +1,7 @@
 /** `--show-work`: every term of a plan with its numbers. */
 import type { PlanAnswer, PlanRow } from "../planner/answer.ts";
 import { deviceAllowance } from "../planner/fit.ts";
+import type { PlanSubject } from "../planner/subject.ts";
 import { formatBytes, formatCount, formatOperations, formatShare } from "./numbers.ts";
 import { communicationWords, placementWords, queueName, secondsText } from "./plan-words.ts";
 import { renderTable } from "./table.ts";
@@ -12,13 +13,13 @@ export function renderWork({ stages, recommended, room, subject }: PlanAnswer): 
   const rule =
     `Allowed on a device: the least of 85 % of ${usable} bytes and ${usable} less 2,000,000,000 = ` +
     `${formatCount(deviceAllowance(room))} bytes.`;
-  return [wrap(rule), ...rows.map((row) => renderRow(row, subject.asked.ranks))].join("\n\n");
+  return [wrap(rule), ...rows.map((row) => renderRow(row, subject))].join("\n\n");
 }
 
 const isSame = (a: PlanRow, b: PlanRow): boolean =>
   placementWords(a.placement) === placementWords(b.placement) && a.batch.microBatch === b.batch.microBatch;
 
-function renderRow(row: PlanRow, ranks: number): string {
+function renderRow(row: PlanRow, subject: PlanSubject): string {
   const { estimate, placement, batch, time } = row;
   const { microBatch, gradientAccumulation } = batch;
   const title = `${placementWords(placement)}; micro-batch ${microBatch}, accumulation ${gradientAccumulation}`;
@@ -34,7 +35,7 @@ function renderRow(row: PlanRow, ranks: number): string {
     ],
   });
   const sent =
-    `Sent by a rank in a step: ${communicationWords(row)} x (N - 1)/N with N = ${ranks}: ` +
+    `Sent by a rank in a step: ${communicationWords(row, subject)} x (N - 1)/N with N = ${subject.asked.ranks}: ` +
     `${formatCount(estimate.commElements)} elements.`;
   return [`${title[0]!.toUpperCase()}${title.slice(1)}`, table, wrap(sent), ...(time ? [timeLines(row)] : [])].join(
     "\n",

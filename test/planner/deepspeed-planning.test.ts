@@ -11,7 +11,7 @@ import { shortagesOf } from "../../src/planner/fit.ts";
 import type { TransformerShape } from "../../src/planner/shape.ts";
 import { shapeForParameters } from "../../src/planner/shape-for-parameters.ts";
 import { type Card, cards, verdictOf } from "./measured-fits.ts";
-import { ask, at, GB, model } from "./measured-jobs.ts";
+import { ask, at, GB, model } from "./measured-kit.ts";
 
 interface Case {
   readonly shape: TransformerShape;

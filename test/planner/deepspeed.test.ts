@@ -12,7 +12,8 @@ import {
   estimateDeepSpeed,
 } from "../../src/planner/deepspeed.ts";
 import { estimatedVerdict, isRight, measuredFits } from "./measured-fits.ts";
-import { ask, at, estimatedBytes, GiB, measuredJobs, model } from "./measured-jobs.ts";
+import { estimatedBytes, measuredJobs } from "./measured-jobs.ts";
+import { ask, at, GiB, model } from "./measured-kit.ts";
 import { measuredPage } from "./measured-page.ts";
 
 describe("measured jobs", () => {
@@ -106,6 +107,22 @@ describe("an estimate", () => {
         );
       }
     }
+  });
+
+  test("says how each part came about, with its numbers", () => {
+    const { parts, fullestMoment } = estimateDeepSpeed(
+      ask(at(3), { shape, ranks: 8, seqLength: 2048, checkpointing: true }),
+    );
+    expect(fullestMoment).toBe("update");
+    expect(parts.map(({ name, bytes, why }) => `${name}: ${bytes}: ${why}`)).toEqual([
+      "parameters: 1684603904: 2 bytes x 6,738,415,616 parameters / 8 ranks",
+      "master weights and moments: 10107623424: 12 bytes x 6,738,415,616 parameters / 8 ranks",
+      "workspaces: 67108864: cuBLAS, 2 x 32 MiB",
+      "reduce bucket: 1000000000: 2 bytes x reduce_bucket_size 500,000,000",
+      "persistent parameters: 524288: norms and biases up to stage3_param_persistence_threshold",
+      "gradients: 1684603904: 2 bytes x 6,738,415,616 parameters / 8 ranks",
+      "gradients of a sub-group: 5053811712: 6 bytes x 842,301,952: sub_group_size, at most what the rank has",
+    ]);
   });
 
   test("grows with the batch, and shrinks with ranks and with checkpointing", () => {

@@ -8,7 +8,7 @@ import {
 import { allowedBytes } from "../../src/planner/fit.ts";
 import type { TransformerShape } from "../../src/planner/shape.ts";
 import { shapeForParameters } from "../../src/planner/shape-for-parameters.ts";
-import { ask, at, GB, GiB, model } from "./measured-jobs.ts";
+import { ask, at, GB, GiB, model } from "./measured-kit.ts";
 
 /** What PyTorch calls a card's total capacity. */
 export const cards = {

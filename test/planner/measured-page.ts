@@ -2,7 +2,8 @@
 import { estimateDeepSpeed } from "../../src/planner/deepspeed.ts";
 import { type Column, renderMarkdownTable } from "../../src/report/table.ts";
 import { estimatedVerdict, isRight, measuredFits } from "./measured-fits.ts";
-import { estimatedBytes, type MeasuredJob, measuredJobs } from "./measured-jobs.ts";
+import { estimatedBytes, measuredJobs } from "./measured-jobs.ts";
+import type { MeasuredJob } from "./measured-kit.ts";
 import { unusableRows } from "./unusable-rows.ts";
 
 const left = (header: string): Column => ({ header, align: "left" });
@@ -78,7 +79,7 @@ export function measuredPage(): string {
       left("card"),
       left("outcome"),
       right("estimated"),
-      left("estimate says"),
+      left("verdict"),
       left("right"),
       left("notes"),
     ],

@@ -9,7 +9,15 @@ import type {
   DeepSpeedPart,
   DeepSpeedQuestion,
 } from "./question.ts";
-import { checkPlacement, elementBytes, gradientStates, optimizerStates, parameterStates, splitsOf } from "./states.ts";
+import {
+  checkPlacement,
+  countText,
+  elementBytes,
+  gradientStates,
+  optimizerStates,
+  parameterStates,
+  splitsOf,
+} from "./states.ts";
 import { commElements } from "./traffic.ts";
 
 /**
@@ -101,7 +109,7 @@ function startMoment(question: DeepSpeedQuestion): Moments {
         kind: "parameters",
         name: "the whole model while it is cut up",
         bytes: bytes * question.shape.parameters,
-        why: `${bytes} bytes x parameters`,
+        why: `${bytes} bytes x ${countText(question.shape.parameters)} parameters`,
       },
     ],
   };
