@@ -46,8 +46,9 @@ export function secondsText(seconds: number): string {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
+/** "512", "7.76 k", "14.8 k". */
 export const rateText = (perSecond: number): string =>
-  perSecond >= 1e4 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
+  perSecond >= 999.5 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
 
 /** "2Ψ", "3Ψ", with g micro-batches "9Ψ": elements that a rank of many sends in a step. */
 export function communicationWords({ placement, batch }: Pick<PlanRow, "placement" | "batch">): string {
