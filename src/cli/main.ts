@@ -7,7 +7,7 @@ import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
-import { planCommand } from "./plan-command.ts";
+import { planCommand, simulateCommand } from "./plan-command.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -34,6 +34,7 @@ interface TrainFlags {
   readonly threads?: number;
   readonly output?: string;
   readonly overwrite?: true;
+  readonly dryRun?: true;
   readonly saveEvery?: number;
   readonly resume?: string;
   readonly logJson?: string;
@@ -86,6 +87,7 @@ function trainCommand(): Command {
       "go on from a checkpoint, or from the newest in a folder of them; give the same flags again",
     )
     .option("--log-json <file>", "one JSON object per step: loss, memory, traffic, operations of every rank")
+    .option("--dry-run", "show the plan of exactly this job, or why it cannot fit, and start nothing")
     .option(
       "--trace <file>",
       "what every queue of every rank did and when, for ui.perfetto.dev: the first 500,000 events of the run",
@@ -107,6 +109,7 @@ function trainCommand(): Command {
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
         overwrite: flags.overwrite === true,
+        dryRun: flags.dryRun === true,
         saveEvery: flags.saveEvery,
         resume: flags.resume,
         trace: flags.trace,
@@ -202,6 +205,7 @@ function program(): Command {
     .version("0.1.0")
     .enablePositionalOptions()
     .addCommand(planCommand())
+    .addCommand(simulateCommand())
     .addCommand(trainCommand())
     .addCommand(configCommand())
     .addCommand(generateCommand())

@@ -2,9 +2,10 @@
 import { Command, Option } from "commander";
 import { optimizerTypes } from "../config/names.ts";
 import { collectOverride } from "./override-flag.ts";
-import { parseBytes, parseCount, parseInteger } from "./parse.ts";
+import { parseBytes, parseCount, parseInteger, parsePositive } from "./parse.ts";
 import type { PlanOutputs } from "./plan.ts";
 import type { PlanFlags } from "./plan-subject.ts";
+import type { SimulateFlags } from "./simulate.ts";
 
 /** Beyond that a rank's share of anything is nothing. */
 const mostRanks = 2 ** 20;
@@ -47,9 +48,33 @@ export function planCommand(): Command {
     .description("what fits and what it costs: stages 0 to 3 side by side, and the smallest change that fits")
     .addOption(new Option("--engine <name>", "who is to run it").choices(["shunya", "deepspeed"]).default("shunya"))
     .option("--write-config <file>", "write what is recommended as a configuration that DeepSpeed and Shunya read")
+    .option("--svg <file>", "the four stages to scale, as a picture")
+    .option("--html <file>", "the same as a page with controls, which needs no network")
+    .option("--show-work", "every term with its numbers")
+    .option("--tokens <n>", "of the whole run, such as 30e9: adds days", parseCount)
+    .option("--price <x>", "of an hour of one device: adds the cost of the run", parsePositive)
+    .option("--largest-model", "the largest model that fits, for every stage and offload")
+    .option("--fewest-ranks", "the fewest ranks on which the model fits, for every stage and offload")
+    .option("--largest-batch", "the largest micro-batch that fits, for every stage and offload")
     .option("--json", "the same as data")
     .action(async (flags: PlanFlags & PlanOutputs) => {
       const { runPlan } = await import("./plan.ts");
       process.exitCode = await runPlan(flags);
+    });
+}
+
+const offloadDevices = ["none", "cpu", "nvme"];
+
+export function simulateCommand(): Command {
+  return addJobOptions(new Command("simulate"))
+    .description("a step of a job on any machine and any number of ranks: memory, traffic, time, and what is hidden")
+    .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0, 3))
+    .addOption(new Option("--offload-optimizer <place>", "where optimizer states are").choices(offloadDevices))
+    .addOption(new Option("--offload-param <place>", "where parameters are, at stage 3").choices(offloadDevices))
+    .option("--trace <file>", "what every queue does and when in a step, for ui.perfetto.dev")
+    .option("--json", "the same as data")
+    .action(async (flags: SimulateFlags) => {
+      const { runSimulate } = await import("./simulate.ts");
+      await runSimulate(flags);
     });
 }

@@ -6,11 +6,18 @@ import { UsageError } from "../errors/errors.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
-import { estimateDeepSpeed } from "../planner/deepspeed.ts";
+import {
+  deepSpeedDefaults,
+  deepSpeedPlacements,
+  defaultBuckets,
+  defaultOverlapComm,
+  estimateDeepSpeed,
+} from "../planner/deepspeed.ts";
 import { type EngineJob, estimateByEngine } from "../planner/engine-estimate.ts";
 import { type BatchSplit, placedSettings, plainSettings } from "../planner/settings.ts";
 import { timeStep } from "../planner/step-time.ts";
 import type { PlanSubject, Variant } from "../planner/subject.ts";
+import { isSame } from "../report/placement-name.ts";
 import { type ConfigFileSettings, readConfigSettings } from "./config-settings.ts";
 import { describeForConfig } from "./job.ts";
 import { type MachineFlags, type PlannedMachine, plannedMachine } from "./planned-machine.ts";
@@ -71,6 +78,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const like = file?.config ?? configOf(settings, plain, { microBatch: 1, gradientAccumulation: 1 }, asked, undefined)!;
   const common = {
     asked,
+    parameters: model.statedParameters ?? model.shape.parameters,
     trainBatch: flags.batch ?? file?.config.trainBatch,
     microBatch: flags.microBatch ?? file?.config.microBatch,
     roomOf: ({ ranks }: Variant) => machine.roomOf(ranks),
@@ -194,16 +202,6 @@ function byEngine(
   };
 }
 
-/** DeepSpeed's own values where a key is left out (1.5 of its documentation's defaults, in elements). */
-const deepSpeedDefaults = {
-  reduceElements: 5e8,
-  allgatherElements: 5e8,
-  prefetchElements: 5e7,
-  liveElements: 1e9,
-  persistenceElements: 1e5,
-  subGroupElements: 1e9,
-};
-
 function byDeepSpeed(
   model: PlannedModel,
   machine: PlannedMachine,
@@ -212,18 +210,20 @@ function byDeepSpeed(
   const { sizes, precision, optimizer, gradientAccumulationType } = like;
   const isHalf = precision !== "fp32";
   const buckets = {
-    reduceElements: sizes.reduceBucketSize ?? deepSpeedDefaults.reduceElements,
-    allgatherElements: sizes.allgatherBucketSize ?? deepSpeedDefaults.allgatherElements,
-    prefetchElements: sizes.prefetchBucketSize ?? deepSpeedDefaults.prefetchElements,
-    liveElements: sizes.maxLiveParameters ?? deepSpeedDefaults.liveElements,
-    persistenceElements: sizes.paramPersistenceThreshold ?? deepSpeedDefaults.persistenceElements,
-    subGroupElements: sizes.subGroupSize ?? deepSpeedDefaults.subGroupElements,
+    reduceElements: sizes.reduceBucketSize ?? defaultBuckets.reduceElements,
+    allgatherElements: sizes.allgatherBucketSize ?? defaultBuckets.allgatherElements,
+    prefetchElements: sizes.prefetchBucketSize ?? defaultBuckets.prefetchElements,
+    liveElements: sizes.maxLiveParameters ?? defaultBuckets.liveElements,
+    persistenceElements: sizes.paramPersistenceThreshold ?? defaultBuckets.persistenceElements,
+    subGroupElements: sizes.subGroupSize ?? defaultBuckets.subGroupElements,
   };
   return {
     estimateOf:
       ({ ranks, seqLength, checkpointing, parameters }) =>
-      async (placement, batch) =>
-        estimateDeepSpeed({
+      async (placement, batch) => {
+        if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
+        return estimateDeepSpeed({
+          ...deepSpeedDefaults,
           shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
           placement,
           ranks,
@@ -232,16 +232,11 @@ function byDeepSpeed(
           seqLength,
           precision,
           optimizerBytes: 4 * createOptimizer(optimizer).states.length + (isHalf ? 4 : 0),
-          masterBytes: 4,
           gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
           checkpointing,
-          flashAttention: true,
-          fusedLoss: false,
           buckets,
-          overlapComm: placement.stage === 3 || like.overlapComm,
-          pinMemory: true,
-          offloadRatio: 1,
-          zeroInit: true,
-        }),
+          overlapComm: defaultOverlapComm[placement.stage] || like.overlapComm,
+        });
+      },
   };
 }

@@ -51,16 +51,19 @@ export class VirtualClock {
     return this.#now;
   }
 
-  /** @returns the sequence number on that queue */
+  /** @returns the sequence number on that queue @throws InternalError for a cost that is no time: it would never end */
   issue(queue: QueueName, work: Work): number {
-    const sequence = ++this.#issued[queue];
     const seconds = "cost" in work ? work.cost.seconds : 0;
+    if (!(seconds >= 0 && seconds < Number.POSITIVE_INFINITY))
+      throw new InternalError(`an op of the ${queue} queue costs ${seconds} s`);
+    const sequence = ++this.#issued[queue];
     this.#pending[queue].push({ sequence, work, remainingMicros: seconds * 1e6, start: undefined });
     return sequence;
   }
 
   /** Lets time go on until `event` has happened. @throws InternalError where it cannot */
   runUntil({ queue, sequence }: Event): void {
+    this.#passWaits();
     while (this.#completed[queue] < sequence)
       if (!this.#goOn(Number.POSITIVE_INFINITY))
         throw new InternalError(`the ${queue} queue waits for what never happens, or for op ${sequence} of it`);
@@ -69,6 +72,7 @@ export class VirtualClock {
   /** Lets time go on for so long, whatever the queues do meanwhile. */
   advance(seconds: number): void {
     const end = this.#now + seconds * 1e6;
+    this.#passWaits();
     while (this.#now < end && this.#goOn(end));
     this.#now = end;
   }
@@ -82,9 +86,8 @@ export class VirtualClock {
     return measured;
   }
 
-  /** To the next moment at which an op ends, or to `end`. @returns whether anything is at work */
+  /** To the next moment at which an op ends, with the waits that then pass, or to `end`. @returns whether anything is at work */
   #goOn(end: number): boolean {
-    this.#passWaits();
     const active = queueNames.flatMap((queue) => this.#active(queue) ?? []);
     if (active.length === 0) return false;
     const demands: Record<string, number> = {};
@@ -98,6 +101,7 @@ export class VirtualClock {
       item.remainingMicros -= step * rates[i]!;
       if (item.remainingMicros <= rounding) this.#complete(queue);
     }
+    this.#passWaits();
     return true;
   }
 
@@ -106,15 +110,14 @@ export class VirtualClock {
     return Math.min(1, ...uses.map(({ resource }) => (this.#capacity[resource] ?? 1) / demands[resource]!));
   }
 
-  /** The op at the head of a queue, which begins now if it had not. */
+  /** The op at the head of a queue. */
   #active(queue: QueueName): { queue: QueueName; item: Item; cost: OpCost } | undefined {
     const item = this.#pending[queue].head;
     if (!item || !("cost" in item.work)) return undefined;
-    item.start ??= this.#now;
     return { queue, item, cost: item.work.cost };
   }
 
-  /** Waits for what has happened, and ops that take no time. One may free another queue's. */
+  /** What comes to the head of its queue begins; waits for what has happened, and ops that take no time, pass: one may free another's. */
   #passWaits(): void {
     let passed = true;
     while (passed) {

@@ -1,9 +1,10 @@
 /** The answer to "what fits, and what does it cost": the stages side by side, what is recommended, and where nothing fits what would. */
 import type { OffloadDevice, Stage } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
-import { type Placement, placements } from "../plan/placement.ts";
+import type { Placement } from "../plan/placement.ts";
 import type { Estimate } from "./estimate.ts";
 import { headroomBytes, type RankRoom, type Shortage, shortagesOf } from "./fit.ts";
+import { placementAt } from "./footprint.ts";
 import { type BatchChoice, batchChoice, type Recommendation, recommend, type Weighed } from "./recommend.ts";
 import type { BatchSplit } from "./settings.ts";
 import type { StepTime } from "./step-time.ts";
@@ -29,7 +30,7 @@ export interface PlanAnswer {
   readonly recommended: PlanRow | undefined;
   /** Where the batch is given and its undivided part of a rank does not fit: the ways to divide it at the asked placement. */
   readonly splits: readonly PlanRow[];
-  /** Where nothing fits: changes with which something does. */
+  /** Where nothing fits: changes with which something does; where something must be offloaded: checkpointing, if that does without. */
   readonly remedies: readonly Remedy[];
 }
 
@@ -57,7 +58,7 @@ export async function answerPlan(subject: PlanSubject, asked: AskedPlacement): P
   const compared = comparedSplit(subject, choice);
   const stages: PlanRow[] = [];
   for (const stage of allStages) {
-    const row = await rowOf(subject, room, nearest(asked, stage), compared);
+    const row = await rowOf(subject, room, placementAt(stage, asked), compared);
     if (row) stages.push(row);
   }
   const found = await recommend(subject.estimateOf(variant), room, choice);
@@ -69,7 +70,7 @@ export async function answerPlan(subject: PlanSubject, asked: AskedPlacement): P
     tried: found.tried,
     recommended,
     splits: await splitsOf(subject, room, asked, choice),
-    remedies: recommended ? [] : await remediesOf(subject),
+    remedies: recommended ? await withoutOffload(subject, recommended.placement) : await remediesOf(subject),
   };
 }
 
@@ -86,16 +87,6 @@ function choiceOf({ asked, trainBatch }: PlanSubject): BatchChoice {
 function comparedSplit({ microBatch }: PlanSubject, { splits }: BatchChoice): BatchSplit {
   if (microBatch === undefined) return splits[0]!;
   return splits.find((split) => split.microBatch === microBatch) ?? { microBatch, gradientAccumulation: 1 };
-}
-
-/** What a stage makes of the asked offloads: below 1 nothing is offloaded, below 3 no parameters. */
-function nearest({ offloadOptimizer, offloadParam }: AskedPlacement, stage: Stage): Placement {
-  const ways = placements().filter((placement) => placement.stage === stage);
-  return (
-    ways.find((way) => way.offloadOptimizer === offloadOptimizer && way.offloadParam === offloadParam) ??
-    ways.find((way) => way.offloadOptimizer === offloadOptimizer) ??
-    ways[0]!
-  );
 }
 
 async function rowOf(
@@ -127,7 +118,7 @@ async function splitsOf(
   if (subject.trainBatch === undefined || stage === undefined) return [];
   const rows: PlanRow[] = [];
   for (const split of [...splits].reverse()) {
-    const row = await rowOf(subject, room, nearest({ stage, ...offloads }, stage), split);
+    const row = await rowOf(subject, room, placementAt(stage, offloads), split);
     if (row) rows.push(row);
   }
   return rows;
@@ -158,6 +149,14 @@ async function remediesOf(subject: PlanSubject): Promise<Remedy[]> {
     doublings(asked.ranks, mostRanks).map((ranks) => ({ ...asked, ranks })),
   );
   return remedies;
+}
+
+/** Recomputing costs a third more compute, which is often less than what an offload costs. */
+async function withoutOffload(subject: PlanSubject, { offloadOptimizer }: Placement): Promise<Remedy[]> {
+  if (offloadOptimizer === "none" || subject.asked.checkpointing) return [];
+  const variant = { ...subject.asked, checkpointing: true };
+  const placement = await whatFits(subject, variant);
+  return placement?.offloadOptimizer === "none" ? [{ change: "checkpointing", variant, placement }] : [];
 }
 
 /** The recommended placement with one sequence in a micro-batch. */

@@ -3,14 +3,16 @@
  * shape is a GPT of about that size: its states are scaled to the number, all else is the shape's.
  */
 import type { ResolvedConfig } from "../config/types.ts";
+import { tiers } from "../device/ledger.ts";
 import type { Costs } from "../device/simulated.ts";
 import type { TimelineSink } from "../device/timeline.ts";
 import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import { type ExpectedStates, expectedStates } from "../plan/expected.ts";
 import type { Placement } from "../plan/placement.ts";
+import type { Plan } from "../plan/plan.ts";
 import { type Forecast, forecast } from "../zero/forecast.ts";
-import type { DeviceBytes, Estimate } from "./estimate.ts";
+import type { DeviceBytes, Estimate, EstimatePart } from "./estimate.ts";
 import type { BatchSplit } from "./settings.ts";
 import { sentElements } from "./zero-formulas.ts";
 
@@ -72,9 +74,40 @@ export async function estimateByEngine(
     diskBytes: highest.disk.bytes + onDisk.addedBytes,
     togetherBytes: foretold.highestInMemory + onDevice.addedBytes + onHost.addedBytes,
     commElements: job.statedParameters === undefined ? sent : statedTraffic(job.statedParameters, config),
+    parts: [...stateParts(plan, job.statedParameters), ...bufferParts(foretold)],
     foretold,
   };
 }
+
+/** States by the formulas that they follow. */
+function stateParts(plan: Plan, stated: number | undefined): EstimatePart[] {
+  const psi = stated ?? plan.parameterElements;
+  const numbers = `psi = ${psi}, N = ${plan.worldSize}`;
+  return tiers.flatMap((tier) => {
+    const states = expectedStates(plan, tier);
+    return (["parameters", "gradients", "optimizer"] as const)
+      .filter((kind) => states[kind].bytes > 0)
+      .map((kind) => {
+        const { formula, formulaBytes, bytes } = states[kind];
+        const exact = stated === undefined ? bytes : Math.round((formulaBytes * stated) / plan.parameterElements);
+        const padding = stated === undefined ? bytes - formulaBytes : 0;
+        const padded = padding > 0 ? `, and ${Math.round(padding)} of padding` : "";
+        return { name: `${kind} (${tier})`, bytes: exact, why: `${formula} bytes, ${numbers}${padded}` };
+      });
+  });
+}
+
+/** What else is there at the fullest moment of each memory, as the engine's ledger has it. */
+const bufferParts = ({ highest }: Forecast): EstimatePart[] =>
+  (["device", "host"] as const).flatMap((tier) =>
+    (["activations", ...bufferKinds] as const)
+      .filter((kind) => highest[tier].byKind[kind] > 0)
+      .map((kind) => ({
+        name: `${kind} (${tier})`,
+        bytes: highest[tier].byKind[kind],
+        why: "the ledger at the fullest moment of the simulated step",
+      })),
+  );
 
 /** By the formula: padding and persistent parameters are those of the shape, not of the number. */
 const statedTraffic = (parameters: number, { stage, worldSize, gradientAccumulation }: ResolvedConfig): number =>

@@ -14,6 +14,13 @@ export interface DeviceBytes {
   readonly totalBytes: number;
 }
 
+/** A term: what, how much, and the formula with its numbers. */
+export interface EstimatePart {
+  readonly name: string;
+  readonly bytes: number;
+  readonly why: string;
+}
+
 export interface Estimate extends Placement {
   readonly microBatch: number;
   readonly device: DeviceBytes;
@@ -21,6 +28,8 @@ export interface Estimate extends Placement {
   readonly diskBytes: number;
   /** Elements that a rank sends in a step. */
   readonly commElements: number;
+  /** The terms that this is made of. */
+  readonly parts: readonly EstimatePart[];
 }
 
 /** Model states on the device. */

@@ -4,7 +4,7 @@
  */
 import type { Estimate } from "./estimate.ts";
 
-const mostShare = 0.85;
+export const mostShare = 0.85;
 const leastFreeBytes = 2e9;
 
 /**

@@ -35,13 +35,15 @@ const llamaSpelling: Spelling = {
   tiedLeftOut: false,
 };
 
+const { keyValueHeads: _, ...withoutGroups } = llamaSpelling;
+
 const spellings: Readonly<Record<ArchitectureName, Spelling>> = {
   gpt2: gptSpelling,
   gptj: { ...gptSpelling, tiedLeftOut: false },
   opt: { ...llamaSpelling, feedForward: "ffn_dim", tiedLeftOut: true },
   gpt_neox: llamaSpelling,
   bloom: { ...llamaSpelling, layers: "n_layer", heads: "n_head", positions: "seq_length", tiedLeftOut: true },
-  falcon: { ...llamaSpelling, keyValueHeads: "num_kv_heads", tiedLeftOut: true },
+  falcon: { ...withoutGroups, tiedLeftOut: true },
   llama: llamaSpelling,
   mistral: llamaSpelling,
   qwen2: llamaSpelling,
@@ -102,7 +104,7 @@ function readWidths(config: Config, name: ArchitectureName, path: string): Width
 
   const hidden = count(spelling.hidden);
   const heads = count(spelling.heads);
-  // A config that Falcon's first release wrote has one key-value head where multi_query is true.
+  // Falcon-7B's file has num_kv_heads 71, which counts only where multi_query is false.
   const ownHeads = name === "falcon" && config.multi_query !== false ? 1 : heads;
   const widths: Widths = {
     layers: count(spelling.layers),

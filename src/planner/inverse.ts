@@ -45,7 +45,7 @@ async function largestNumber(holds: (parameters: number) => Promise<boolean>): P
   return Math.round(fitting);
 }
 
-const mostRanks = 2 ** 16;
+const mostRanks = 4096;
 
 /** Ranks of the same kind as those that were asked about. */
 export async function fewestRanks(subject: PlanSubject): Promise<Inverse[]> {

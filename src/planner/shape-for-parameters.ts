@@ -6,6 +6,7 @@ import type { TransformerShape } from "./shape.ts";
 interface Depth {
   readonly parameters: number;
   readonly layers: number;
+  readonly heads: number;
   readonly headWidth: number;
   readonly source: string;
 }
@@ -15,23 +16,23 @@ interface Depth {
  * (Rajbhandari et al., SC20, table 4 and figure 3); ZeRO-Infinity (Rajbhandari et al., SC21, tables 1 and 2).
  */
 const depths: readonly Depth[] = [
-  { parameters: 124e6, layers: 12, headWidth: 64, source: "GPT-2" },
-  { parameters: 355e6, layers: 24, headWidth: 64, source: "GPT-2 Medium" },
-  { parameters: 774e6, layers: 36, headWidth: 64, source: "GPT-2 Large" },
-  { parameters: 1.56e9, layers: 48, headWidth: 64, source: "GPT-2 XL" },
-  { parameters: 2.65e9, layers: 32, headWidth: 80, source: "GPT-3 2.7B" },
-  { parameters: 6.7e9, layers: 32, headWidth: 128, source: "GPT-3 6.7B" },
-  { parameters: 13e9, layers: 40, headWidth: 128, source: "GPT-3 13B" },
-  { parameters: 22e9, layers: 48, headWidth: 96, source: "Megatron's 22B" },
-  { parameters: 40e9, layers: 88, headWidth: 128, source: "ZeRO's 40B" },
-  { parameters: 60e9, layers: 75, headWidth: 128, source: "ZeRO's 60B" },
-  { parameters: 80e9, layers: 100, headWidth: 128, source: "ZeRO's 80B" },
-  { parameters: 100e9, layers: 125, headWidth: 128, source: "ZeRO's 100B" },
-  { parameters: 175e9, layers: 96, headWidth: 128, source: "GPT-3 175B" },
-  { parameters: 530e9, layers: 105, headWidth: 160, source: "Megatron's 530B" },
-  { parameters: 1e12, layers: 128, headWidth: 160, source: "Megatron's 1T" },
-  { parameters: 10e12, layers: 200, headWidth: 128, source: "ZeRO-Infinity's 10T" },
-  { parameters: 100e12, layers: 315, headWidth: 160, source: "ZeRO-Infinity's 100T" },
+  { parameters: 124e6, layers: 12, heads: 12, headWidth: 64, source: "GPT-2" },
+  { parameters: 355e6, layers: 24, heads: 16, headWidth: 64, source: "GPT-2 Medium" },
+  { parameters: 774e6, layers: 36, heads: 20, headWidth: 64, source: "GPT-2 Large" },
+  { parameters: 1.56e9, layers: 48, heads: 25, headWidth: 64, source: "GPT-2 XL" },
+  { parameters: 2.65e9, layers: 32, heads: 32, headWidth: 80, source: "GPT-3 2.7B" },
+  { parameters: 6.7e9, layers: 32, heads: 32, headWidth: 128, source: "GPT-3 6.7B" },
+  { parameters: 13e9, layers: 40, heads: 40, headWidth: 128, source: "GPT-3 13B" },
+  { parameters: 22e9, layers: 48, heads: 64, headWidth: 96, source: "Megatron's 22B" },
+  { parameters: 40e9, layers: 88, heads: 48, headWidth: 128, source: "ZeRO's 40B" },
+  { parameters: 60e9, layers: 75, heads: 64, headWidth: 128, source: "ZeRO's 60B" },
+  { parameters: 80e9, layers: 100, heads: 64, headWidth: 128, source: "ZeRO's 80B" },
+  { parameters: 100e9, layers: 125, heads: 64, headWidth: 128, source: "ZeRO's 100B" },
+  { parameters: 175e9, layers: 96, heads: 96, headWidth: 128, source: "GPT-3 175B" },
+  { parameters: 530e9, layers: 105, heads: 128, headWidth: 160, source: "Megatron's 530B" },
+  { parameters: 1e12, layers: 128, heads: 160, headWidth: 160, source: "Megatron's 1T" },
+  { parameters: 10e12, layers: 200, heads: 512, headWidth: 128, source: "ZeRO-Infinity's 10T" },
+  { parameters: 100e12, layers: 315, heads: 1024, headWidth: 160, source: "ZeRO-Infinity's 100T" },
 ];
 
 const vocabulary = 50257;
@@ -68,15 +69,18 @@ export function shapeForParameters(parameters: number): SizedShape {
   };
 }
 
-/** "1.5e9", "124439808". */
+/** "1.5e9", "13e9", "124439808". */
 const sizeText = (parameters: number): string => {
-  const exponent = Math.floor(Math.log10(parameters));
-  const mantissa = Number((parameters / 10 ** exponent).toPrecision(6));
+  const exponent = 3 * Math.floor(Math.log10(parameters) / 3);
+  const mantissa = Number((parameters / 10 ** exponent).toPrecision(12));
   return exponent < 6 || String(mantissa).length > 5 ? String(parameters) : `${mantissa}e${exponent}`;
 };
 
-/** The count grows with the width, so the nearest is one of the two around the size. */
-function nearestWidths({ layers, headWidth }: Depth, parameters: number): Widths {
+/** A published shape as near as this is taken as it is. */
+const nearEnough = 0.05;
+
+/** Else as many heads of the published width as come nearest. */
+function nearestWidths({ layers, heads: published, headWidth }: Depth, parameters: number): Widths {
   const positions = parameters < gpt3FromParameters ? 1024 : 2048;
   const of = (heads: number): Widths => ({
     layers,
@@ -90,6 +94,7 @@ function nearestWidths({ layers, headWidth }: Depth, parameters: number): Widths
     isTied: true,
   });
   const miss = (heads: number): number => Math.abs(countParameters(of(heads), architectures.gpt2) - parameters);
+  if (miss(published) <= nearEnough * parameters) return of(published);
   // Without embeddings a GPT has 12 x layers x hidden² parameters, so this many heads are always enough.
   let heads = Math.max(1, Math.ceil(Math.sqrt(parameters / (12 * layers)) / headWidth));
   while (heads > 1 && miss(heads - 1) <= miss(heads)) heads--;

@@ -19,6 +19,8 @@ export interface Variant {
 export interface PlanSubject {
   /** As it was asked about. */
   readonly asked: Variant;
+  /** Of the model that was asked about. */
+  readonly parameters: number;
   /** Sequences of all ranks in a step; undefined: as many as fit. */
   readonly trainBatch: number | undefined;
   /** At which the stages are compared; undefined: the least. */

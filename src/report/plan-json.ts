@@ -4,7 +4,7 @@ import { modelStatesBytes } from "../planner/estimate.ts";
 import { deviceAllowance } from "../planner/fit.ts";
 import { recommendationReason } from "./plan-report.ts";
 
-export function planJson(answer: PlanAnswer, model: { name: string; parameters: number }): object {
+export function planJson(answer: PlanAnswer, model: { name: string; parameters: number }): Record<string, unknown> {
   const { asked } = answer.subject;
   const { recommended, room } = answer;
   return {

@@ -2,6 +2,7 @@
 import type { PlanAnswer, PlanRow } from "../planner/answer.ts";
 import { modelStatesBytes } from "../planner/estimate.ts";
 import { deviceAllowance } from "../planner/fit.ts";
+import type { PlanSubject } from "../planner/subject.ts";
 import { formatBytes, formatCount, formatMany } from "./numbers.ts";
 import {
   boundWords,
@@ -29,7 +30,7 @@ export interface PlanHeading {
 
 export function renderPlan(heading: PlanHeading, answer: PlanAnswer): string {
   const parts = [
-    renderHeading(heading, answer),
+    renderHeading(heading, answer.subject, answer.stages[0]?.batch.microBatch ?? 1),
     stageTable(answer),
     ...(answer.splits.length > 1 ? [splitTable(answer.splits)] : []),
     ...(answer.recommended && answer.tried.some((tried) => tried.placement.offloadOptimizer !== "none")
@@ -37,18 +38,23 @@ export function renderPlan(heading: PlanHeading, answer: PlanAnswer): string {
       : []),
     answer.recommended ? renderRecommendation(answer, answer.recommended) : renderNothing(answer),
   ];
-  return `${parts.join("\n\n")}\n`;
+  return parts.join("\n\n");
 }
 
-function renderHeading({ model, machine, engine, job }: PlanHeading, { subject, stages, room }: PlanAnswer): string {
-  const { ranks, seqLength, checkpointing } = subject.asked;
-  const micro = stages[0]?.batch.microBatch ?? 1;
+/** @param microBatch that the numbers below it are of */
+export function renderHeading(
+  { model, machine, engine, job }: PlanHeading,
+  { asked, roomOf }: PlanSubject,
+  microBatch: number,
+): string {
+  const { ranks, seqLength, checkpointing } = asked;
+  const room = roomOf(asked);
   const recompute = checkpointing ? ", activation checkpointing" : "";
   return [
     wrap(`model: ${model}`, { indent: 7 }),
     ...machine.map((line) => wrap(line, { indent: 7 })),
     wrap(
-      `job: ${formatMany(ranks, "rank")}, micro-batches of ${micro} x ${formatCount(seqLength)} tokens, ${job}${recompute}`,
+      `job: ${formatMany(ranks, "rank")}, micro-batches of ${microBatch} x ${formatCount(seqLength)} tokens, ${job}${recompute}`,
       { indent: 7 },
     ),
     wrap(`engine: ${engine}`, { indent: 7 }),
@@ -65,7 +71,7 @@ interface Line {
   readonly isShown?: boolean;
 }
 
-function stageTable({ stages, room }: PlanAnswer): string {
+function stageTable({ stages, room, subject }: PlanAnswer): string {
   const bytes = (of: (row: PlanRow) => number) => (row: PlanRow) => formatBytes(of(row));
   const has = (of: (row: PlanRow) => number): boolean => stages.some((row) => of(row) > 0);
   const isTimed = stages.some(({ time }) => time !== undefined);
@@ -94,7 +100,7 @@ function stageTable({ stages, room }: PlanAnswer): string {
       isShown: has(({ estimate }) => estimate.diskBytes),
     },
     { label: "fits", of: ({ short }) => fitWords(short) },
-    { label: "sent in a step", of: communicationWords },
+    { label: "sent in a step", of: (row) => communicationWords(row, subject) },
     { label: "  elements", of: ({ estimate }) => formatCount(estimate.commElements) },
     { label: "step", of: timed(({ seconds }) => secondsText(seconds)), isShown: isTimed },
     { label: "  bound by", of: timed(boundWords), isShown: isTimed },
@@ -184,6 +190,8 @@ function renderRecommendation(answer: PlanAnswer, row: PlanRow): string {
       ),
     );
   }
+  for (const { placement: other } of answer.remedies)
+    lines.push(wrap(`With activation checkpointing (--checkpointing) ${placementWords(other)} does, without offload.`));
   return lines.join("\n");
 }
 

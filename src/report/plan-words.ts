@@ -5,6 +5,7 @@ import type { Placement } from "../plan/placement.ts";
 import type { PlanRow } from "../planner/answer.ts";
 import type { Shortage } from "../planner/fit.ts";
 import type { StepTime } from "../planner/step-time.ts";
+import type { PlanSubject } from "../planner/subject.ts";
 
 const placeOf: Readonly<Record<OffloadDevice, string>> = { none: "the device", cpu: "the host", nvme: "disk" };
 
@@ -50,11 +51,12 @@ export function secondsText(seconds: number): string {
 export const rateText = (perSecond: number): string =>
   perSecond >= 999.5 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
 
-/** "2Ψ", "3Ψ", with g micro-batches "9Ψ": elements that a rank of many sends in a step. */
-export function communicationWords({ placement, batch }: Pick<PlanRow, "placement" | "batch">): string {
-  const g = batch.gradientAccumulation;
-  const times: Readonly<Record<Placement["stage"], number>> = { 0: 2, 1: 2, 2: 1 + g, 3: 3 * g };
-  return `${times[placement.stage]}Ψ`;
+/** "2Ψ", "3Ψ", with nine micro-batches "27Ψ": what a rank sends in a step over the (N - 1)/N of Ψ that others have; "0" of one rank. */
+export function communicationWords({ estimate }: PlanRow, { asked, parameters }: PlanSubject): string {
+  const { ranks } = asked;
+  if (ranks === 1) return "0";
+  const times = (estimate.commElements * ranks) / (ranks - 1) / parameters;
+  return `${Number(times.toFixed(times < 10 ? 1 : 0))}Ψ`;
 }
 
 /** "compute 97 %", "host update: compute waits 82 %". */

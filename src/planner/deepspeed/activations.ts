@@ -5,7 +5,7 @@
  */
 import type { TransformerShape } from "../shape.ts";
 import type { DeepSpeedPart, DeepSpeedQuestion } from "./question.ts";
-import { elementBytes } from "./states.ts";
+import { countText, elementBytes } from "./states.ts";
 
 type Layer = Pick<DeepSpeedQuestion, "shape" | "precision" | "seqLength" | "flashAttention" | "fusedLoss">;
 
@@ -64,7 +64,7 @@ export function keptActivations(question: DeepSpeedQuestion): DeepSpeedPart {
     kind: "activations",
     name: checkpointing ? "checkpoints" : "activations",
     bytes: perLayer * shape.layers * tokensOf(question),
-    why: `${Math.round(perLayer)} bytes x ${shape.layers} layers x ${tokensOf(question)} tokens`,
+    why: `${countText(perLayer)} bytes x ${shape.layers} layers x ${countText(tokensOf(question))} tokens`,
   };
 }
 
@@ -75,7 +75,7 @@ export function workingSet(question: DeepSpeedQuestion): DeepSpeedPart {
     kind: "activations",
     name: "one layer in its backward pass",
     bytes: perToken * tokensOf(question),
-    why: `${Math.round(perToken)} bytes x ${tokensOf(question)} tokens`,
+    why: `${countText(perToken)} bytes x ${countText(tokensOf(question))} tokens`,
   };
 }
 
@@ -85,6 +85,6 @@ export function logits(question: DeepSpeedQuestion): DeepSpeedPart {
     kind: "activations",
     name: question.fusedLoss ? "logits of a chunk" : "logits",
     bytes: perToken * tokensOf(question),
-    why: `${Math.round(perToken)} bytes x ${tokensOf(question)} tokens`,
+    why: `${countText(perToken)} bytes x ${countText(tokensOf(question))} tokens`,
   };
 }

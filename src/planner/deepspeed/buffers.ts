@@ -1,6 +1,6 @@
 /** What DeepSpeed allocates on the device beside states and activations. Source: its runtime/zero/stage_1_and_2.py, stage3.py. */
 import type { DeepSpeedPart, DeepSpeedQuestion } from "./question.ts";
-import { elementBytes, gradientBytes, heldParameters, optimizerShareOnDevice, splitsOf } from "./states.ts";
+import { countText, elementBytes, gradientBytes, heldParameters, optimizerShareOnDevice, splitsOf } from "./states.ts";
 
 /**
  * cuBLAS workspaces that PyTorch allocates, one for the forward and one for the backward thread: 32 MiB each on Hopper (8 MiB before).
@@ -16,7 +16,11 @@ const isSharded = (question: DeepSpeedQuestion): boolean => splitsOf(question).p
 export function restingBuffers(question: DeepSpeedQuestion): DeepSpeedPart[] {
   const { reduceElements } = question.buckets;
   const bytes = elementBytes(question);
-  const bucket = buffer("reduce bucket", bytes * reduceElements, `${bytes} bytes x reduce_bucket_size`);
+  const bucket = buffer(
+    "reduce bucket",
+    bytes * reduceElements,
+    `${bytes} bytes x reduce_bucket_size ${countText(reduceElements)}`,
+  );
   return [
     buffer("workspaces", workspaceBytes, "cuBLAS, 2 x 32 MiB"),
     ...(isSharded(question) ? [bucket, persistentParameters(question)] : []),
@@ -46,40 +50,59 @@ function wholePassBuffers(question: DeepSpeedQuestion): DeepSpeedPart[] {
     buffer(
       "reduce buckets",
       count * bytes * buckets.reduceElements,
-      `${count} x ${bytes} bytes x reduce_bucket_size, from the first gradient to the last`,
+      `${count} x ${bytes} bytes x reduce_bucket_size ${countText(buckets.reduceElements)}, from the first gradient to the last`,
     ),
-    arrivingGradient(question),
+    ...(splitsOf(question).gradients === "whole" ? [] : [arrivingGradient(question)]),
   ];
 }
 
 function shardedPassBuffers(question: DeepSpeedQuestion): DeepSpeedPart[] {
-  const { shape, buckets, ranks, placement } = question;
+  const { shape, buckets, ranks } = question;
   const bytes = elementBytes(question);
-  const live = Math.min(buckets.liveElements, shape.parameters);
-  // One rank uses its own parameters where they lie; from the host they have to be fetched.
-  const isGathered = ranks > 1 || placement.offloadParam !== "none";
   const reduced = Math.min(shape.parameters, Math.max(buckets.reduceElements, largestParameter(question)));
   return [
-    buffer(
-      "gathered parameters",
-      isGathered ? bytes * live : 0,
-      `${bytes} bytes x stage3_max_live_parameters, at most the model`,
-    ),
+    gatheredParameters(question),
     buffer(
       "reduce-scatter input",
       ranks > 1 ? bytes * reduced : 0,
-      `${bytes} bytes x a full bucket in the ranks' order; a parameter larger than the bucket goes alone`,
+      `${bytes} bytes x ${countText(reduced)}: a full bucket in the ranks' order; a parameter larger than the bucket goes alone`,
     ),
     arrivingGradient(question),
   ];
 }
 
+/**
+ * The live window; or all parameters, where PyTorch's own products keep their weights for the backward pass and no checkpointing lets
+ * go of them (zero.Init replaces them: `memory_efficient_linear`). One rank uses its parameters where they lie.
+ */
+function gatheredParameters(question: DeepSpeedQuestion): DeepSpeedPart {
+  const { shape, buckets, ranks, placement, checkpointing, zeroInit } = question;
+  const isGathered = ranks > 1 || placement.offloadParam !== "none";
+  const isKept = !(checkpointing || zeroInit);
+  const elements = isKept ? shape.parameters : Math.min(buckets.liveElements, shape.parameters);
+  const bytes = elementBytes(question);
+  return buffer(
+    "gathered parameters",
+    isGathered ? bytes * elements : 0,
+    isKept
+      ? `${bytes} bytes x ${countText(elements)} parameters: kept for the backward pass`
+      : `${bytes} bytes x ${countText(elements)}: stage3_max_live_parameters, at most the model`,
+  );
+}
+
 const largestParameter = ({ shape }: DeepSpeedQuestion): number => shape.vocabulary * shape.hidden;
 
-/** The largest parameter's gradient before it is copied into the bucket: the head's, at the beginning of the backward pass. */
+/**
+ * The largest parameter's gradient before it is copied into the bucket: the head's, at the beginning of the backward pass. Where gradients
+ * are whole it is one of them.
+ */
 function arrivingGradient(question: DeepSpeedQuestion): DeepSpeedPart {
   const bytes = elementBytes(question) * largestParameter(question);
-  return buffer("the head's gradient", bytes, `${elementBytes(question)} bytes x vocabulary x hidden`);
+  return buffer(
+    "the head's gradient",
+    bytes,
+    `${elementBytes(question)} bytes x vocabulary ${countText(question.shape.vocabulary)} x hidden ${question.shape.hidden}`,
+  );
 }
 
 /** In the update. */
@@ -101,13 +124,14 @@ function subGroupCopies(question: DeepSpeedQuestion): DeepSpeedPart {
   return buffer(
     "gradients of a sub-group",
     perElement * elements,
-    `${perElement} bytes x sub_group_size, at most what the rank has`,
+    `${perElement} bytes x ${countText(elements)}: sub_group_size, at most what the rank has`,
   );
 }
 
 /**
  * Below stage 3 all gradients that a rank updates are copied to the master weights' type at once: the "18 (or 20) bytes a parameter" of
- * DeepSpeed's own estimator. After the update the all-gather stages a bucket; at stage 0 the reduction does so before it.
+ * DeepSpeed's own estimator. (The code flattens them first, 2 bytes more for a moment; the peak of issue 3734 has no room for that.)
+ * After the update the all-gather stages a bucket; at stage 0 the reduction does so before it.
  */
 function wholeUpdateBuffer(question: DeepSpeedQuestion, onDevice: boolean): DeepSpeedPart {
   const { shape, masterBytes, buckets, ranks } = question;
@@ -117,10 +141,14 @@ function wholeUpdateBuffer(question: DeepSpeedQuestion, onDevice: boolean): Deep
   const bucketElements = isReplicated ? buckets.reduceElements : buckets.allgatherElements;
   const staged = ranks > 1 ? bytes * Math.min(bucketElements, shape.parameters) : 0;
   return copies >= staged
-    ? buffer("gradients in the master weights' type", copies, `${masterBytes} bytes x the parameters this rank updates`)
+    ? buffer(
+        "gradients in the master weights' type",
+        copies,
+        `${masterBytes} bytes x ${countText(heldParameters(question, "optimizer"))} parameters that this rank updates`,
+      )
     : buffer(
         isReplicated ? "gradients being reduced" : "parameters being gathered",
         staged,
-        `${bytes} bytes x ${isReplicated ? "reduce_bucket_size" : "allgather_bucket_size"}, at most the model`,
+        `${bytes} bytes x ${isReplicated ? "reduce_bucket_size" : "allgather_bucket_size"} ${countText(bucketElements)}, at most the model`,
       );
 }

@@ -9,7 +9,15 @@ import type {
   DeepSpeedPart,
   DeepSpeedQuestion,
 } from "./question.ts";
-import { checkPlacement, elementBytes, gradientStates, optimizerStates, parameterStates, splitsOf } from "./states.ts";
+import {
+  checkPlacement,
+  countText,
+  elementBytes,
+  gradientStates,
+  optimizerStates,
+  parameterStates,
+  splitsOf,
+} from "./states.ts";
 import { commElements } from "./traffic.ts";
 
 /**
@@ -21,7 +29,7 @@ const reservedShare = { whole: 1.05, shard: 1.15 } as const;
 
 /** CUDA's context with its loaded kernels: 1271 MiB on a V100 (BigScience's chronicle of its 104B model). */
 const cudaContextBytes = 1271 * 2 ** 20;
-/** Buffers of NCCL's channels: what DeepSpeed issue 4527 leaves of nvidia-smi's figure after loading, beside the context. */
+/** Buffers of NCCL's channels: what the model and the context leave of nvidia-smi's figure after loading in DeepSpeed issue 4527. */
 const ncclBytes = 0.4e9;
 
 type Moments = Readonly<Partial<Record<DeepSpeedMoment, readonly DeepSpeedPart[]>>>;
@@ -57,6 +65,7 @@ export function estimateDeepSpeed(question: DeepSpeedQuestion): DeepSpeedEstimat
     reservedBytes: reservedBytes(question, moments),
     contextBytes: cudaContextBytes + (question.ranks > 1 ? ncclBytes : 0),
     fullestMoment,
+    moments: Object.fromEntries(moments.map(([moment, list]) => [moment, sum(list)])),
     parts: parts.filter(({ bytes }) => bytes > 0),
   };
 }
@@ -100,7 +109,7 @@ function startMoment(question: DeepSpeedQuestion): Moments {
         kind: "parameters",
         name: "the whole model while it is cut up",
         bytes: bytes * question.shape.parameters,
-        why: `${bytes} bytes x parameters`,
+        why: `${bytes} bytes x ${countText(question.shape.parameters)} parameters`,
       },
     ],
   };

@@ -44,8 +44,9 @@ export interface DeepSpeedQuestion {
   /** `offload_optimizer.ratio`: of the sub-groups, the part whose states are on the host. */
   readonly offloadRatio: number;
   /**
-   * The model is made under `deepspeed.zero.Init` (Transformers does so when it is given a stage 3 file): it is never whole on a rank. Without,
-   * at stage 3, every rank first holds all of it: on the host in fp32, then on the card.
+   * The model is made under `deepspeed.zero.Init` (Transformers does so when it is given a stage 3 file). Without it every rank at
+   * stage 3 first holds the whole model, on the host in fp32 and then on the card; and products are PyTorch's own, which keep their
+   * gathered weights for the backward pass.
    */
   readonly zeroInit: boolean;
 }
@@ -57,7 +58,7 @@ export interface DeepSpeedPart {
   readonly kind: DeepSpeedKind;
   readonly name: string;
   readonly bytes: number;
-  /** The formula in words. */
+  /** The formula with its numbers: "2 bytes x 6,738,415,616 parameters / 8 ranks". */
   readonly why: string;
 }
 
@@ -78,6 +79,8 @@ export interface DeepSpeedEstimate extends Estimate {
   /** Outside the allocator: CUDA's context and NCCL. nvidia-smi shows it on top of the reserved. */
   readonly contextBytes: number;
   readonly fullestMoment: DeepSpeedMoment;
+  /** What each moment takes; a job that loads sharded has no "start". */
+  readonly moments: Readonly<Partial<Record<DeepSpeedMoment, number>>>;
   /** On the device at the fullest moment. Their sum is `device.totalBytes`. */
   readonly parts: readonly DeepSpeedPart[];
 }

@@ -38,7 +38,7 @@ export function parameterStates(question: DeepSpeedQuestion): DeepSpeedPart {
     kind: "parameters",
     name: "parameters",
     bytes: elementBytes(question) * held * shareOnDevice[question.placement.offloadParam],
-    why: `${elementBytes(question)} bytes x parameters${ofRanks(question, "parameters")}`,
+    why: `${elementBytes(question)} bytes x ${parametersText(question, "parameters")}`,
   };
 }
 
@@ -48,7 +48,7 @@ export function gradientStates(question: DeepSpeedQuestion): DeepSpeedPart {
     kind: "gradients",
     name: "gradients",
     bytes: gradientBytes(question) * held * gradientShareOnDevice(question),
-    why: `${gradientBytes(question)} bytes x parameters${ofRanks(question, "gradients")}`,
+    why: `${gradientBytes(question)} bytes x ${parametersText(question, "gradients")}`,
   };
 }
 
@@ -58,12 +58,17 @@ export function optimizerStates(question: DeepSpeedQuestion): DeepSpeedPart {
     kind: "optimizer",
     name: "master weights and moments",
     bytes: question.optimizerBytes * held * optimizerShareOnDevice(question),
-    why: `${question.optimizerBytes} bytes x parameters${ofRanks(question, "optimizer")}`,
+    why: `${question.optimizerBytes} bytes x ${parametersText(question, "optimizer")}`,
   };
 }
 
-const ofRanks = (question: DeepSpeedQuestion, kind: keyof SplitRow): string =>
-  splitsOf(question)[kind] === "whole" ? "" : ` / ${question.ranks} ranks`;
+/** "500,000,000". */
+export const countText = (count: number): string => Math.round(count).toLocaleString("en-US");
+
+const parametersText = (question: DeepSpeedQuestion, kind: keyof SplitRow): string => {
+  const all = `${countText(question.shape.parameters)} parameters`;
+  return splitsOf(question)[kind] === "whole" ? all : `${all} / ${question.ranks} ranks`;
+};
 
 /** DeepSpeed offloads to NVMe at stage 3 only. */
 const canPlace = (placement: Placement): boolean =>
