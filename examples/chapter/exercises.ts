@@ -20,7 +20,7 @@ const asked = process.argv.slice(2).map(Number);
 for (const [i, answer] of exercises.entries()) {
   const number = i + 1;
   if (asked.length > 0 && !asked.includes(number)) continue;
-  console.log(`${asked.length === 1 ? "" : `Exercise ${number}\n\n`}${await answer()}\n`);
+  console.log(asked.length === 1 ? await answer() : `Exercise ${number}\n\n${await answer()}\n`);
 }
 if (!asked.every((number) => exercises[number - 1])) {
   console.error(`exercises are numbered 1 to ${exercises.length}; found ${process.argv.slice(2).join(" ")}`);
