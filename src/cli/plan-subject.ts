@@ -6,7 +6,7 @@ import { UsageError } from "../errors/errors.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
-import { estimateDeepSpeed } from "../planner/deepspeed.ts";
+import { deepSpeedPlacements, estimateDeepSpeed } from "../planner/deepspeed.ts";
 import { type EngineJob, estimateByEngine } from "../planner/engine-estimate.ts";
 import { type BatchSplit, placedSettings, plainSettings } from "../planner/settings.ts";
 import { timeStep } from "../planner/step-time.ts";
@@ -43,6 +43,8 @@ export interface PlannedJob {
   readonly like: Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
   /** What `--write-config` writes, but for placement and batch. */
   readonly settings: Readonly<Record<string, unknown>>;
+  /** What each "auto" of the file became. */
+  readonly autos: ReadonlyMap<string, unknown>;
   readonly warnings: readonly string[];
   /** The engine's job with something changed. @throws UsageError for a model that this engine does not have */
   readonly jobOf: (variant: Variant) => EngineJob;
@@ -78,7 +80,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const subject: PlanSubject =
     flags.engine === "shunya"
       ? { ...common, ...byEngine(jobOf, machine) }
-      : { ...common, ...byDeepSpeed(model, machine, like), timeOf: undefined };
+      : { ...common, ...byDeepSpeed(model, machine, like, settings), timeOf: undefined };
   return {
     subject,
     asked: askedPlacement(file),
@@ -86,6 +88,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
     machine,
     like,
     settings,
+    autos: new Map(file?.config.autos.map(({ path, value }) => [path, value])),
     warnings: file?.config.warnings ?? [],
     jobOf,
   };
@@ -208,6 +211,7 @@ function byDeepSpeed(
   model: PlannedModel,
   machine: PlannedMachine,
   like: PlannedJob["like"],
+  settings: PlannedJob["settings"],
 ): Pick<PlanSubject, "estimateOf"> {
   const { sizes, precision, optimizer, gradientAccumulationType } = like;
   const isHalf = precision !== "fp32";
@@ -219,29 +223,35 @@ function byDeepSpeed(
     persistenceElements: sizes.paramPersistenceThreshold ?? deepSpeedDefaults.persistenceElements,
     subGroupElements: sizes.subGroupSize ?? deepSpeedDefaults.subGroupElements,
   };
+  const places = new Set(deepSpeedPlacements().map(placeName));
   return {
-    estimateOf:
-      ({ ranks, seqLength, checkpointing, parameters }) =>
-      async (placement, batch) =>
-        estimateDeepSpeed({
-          shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
-          placement,
-          ranks,
-          ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
-          ...batch,
-          seqLength,
-          precision,
-          optimizerBytes: 4 * createOptimizer(optimizer).states.length + (isHalf ? 4 : 0),
-          masterBytes: 4,
-          gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
-          checkpointing,
-          flashAttention: true,
-          fusedLoss: false,
-          buckets,
-          overlapComm: placement.stage === 3 || like.overlapComm,
-          pinMemory: true,
-          offloadRatio: 1,
-          zeroInit: true,
-        }),
+    estimateOf: (variant) => async (placement, batch) => {
+      const { ranks, seqLength, checkpointing, parameters } = variant;
+      const goesTogether = configOf(settings, placement, batch, variant, undefined) !== undefined;
+      if (!places.has(placeName(placement)) || !goesTogether) return undefined;
+      return estimateDeepSpeed({
+        shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
+        placement,
+        ranks,
+        ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
+        ...batch,
+        seqLength,
+        precision,
+        optimizerBytes: 4 * createOptimizer(optimizer).states.length + (isHalf ? 4 : 0),
+        masterBytes: 4,
+        gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
+        checkpointing,
+        flashAttention: true,
+        fusedLoss: false,
+        buckets,
+        overlapComm: placement.stage === 3 || like.overlapComm,
+        pinMemory: true,
+        offloadRatio: 1,
+        zeroInit: true,
+      });
+    },
   };
 }
+
+const placeName = ({ stage, offloadOptimizer, offloadParam }: Placement): string =>
+  `${stage} ${offloadOptimizer} ${offloadParam}`;

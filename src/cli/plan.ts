@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { UsageError } from "../errors/errors.ts";
 import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
-import { placedSettings } from "../planner/settings.ts";
+import { handedOver } from "../planner/handover.ts";
 import { formatCount } from "../report/numbers.ts";
 import { planJson } from "../report/plan-json.ts";
 import { type PlanHeading, renderPlan } from "../report/plan-report.ts";
@@ -49,12 +49,14 @@ export async function runPlan(flags: PlanFlags & PlanOutputs): Promise<number> {
 
 function writeConfig(
   path: string,
-  { settings }: PlannedJob,
+  { settings, autos }: PlannedJob,
   { recommended, subject }: PlanAnswer,
   quiet: boolean,
 ): void {
   if (!recommended) throw new UsageError(`--write-config ${path}: nothing fits, so there is nothing to write`);
-  const placed = placedSettings(settings, recommended.placement, recommended.batch, subject.asked.ranks);
+  const { placement, batch } = recommended;
+  const { ranks, checkpointing } = subject.asked;
+  const placed = handedOver({ settings, autos, placement, batch, ranks, checkpointing });
   try {
     writeFileSync(path, `${JSON.stringify(placed, undefined, 2)}\n`);
   } catch (error) {
