@@ -50,6 +50,8 @@ export interface PlannedJob {
   readonly like: Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
   /** What `--write-config` writes, but for placement and batch. */
   readonly settings: Readonly<Record<string, unknown>>;
+  /** What each "auto" of the file became. */
+  readonly autos: ReadonlyMap<string, unknown>;
   readonly warnings: readonly string[];
   /** The engine's job with something changed. @throws UsageError for a model that this engine does not have */
   readonly jobOf: (variant: Variant) => EngineJob;
@@ -86,7 +88,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const subject: PlanSubject =
     flags.engine === "shunya"
       ? { ...common, ...byEngine(jobOf, machine) }
-      : { ...common, ...byDeepSpeed(model, machine, like), timeOf: undefined };
+      : { ...common, ...byDeepSpeed(model, machine, like, settings), timeOf: undefined };
   return {
     subject,
     asked: askedPlacement(file),
@@ -94,6 +96,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
     machine,
     like,
     settings,
+    autos: new Map(file?.config.autos.map(({ path, value }) => [path, value])),
     warnings: file?.config.warnings ?? [],
     jobOf,
   };
@@ -206,6 +209,7 @@ function byDeepSpeed(
   model: PlannedModel,
   machine: PlannedMachine,
   like: PlannedJob["like"],
+  settings: PlannedJob["settings"],
 ): Pick<PlanSubject, "estimateOf"> {
   const { sizes, precision, optimizer, gradientAccumulationType } = like;
   const isHalf = precision !== "fp32";
@@ -218,25 +222,25 @@ function byDeepSpeed(
     subGroupElements: sizes.subGroupSize ?? defaultBuckets.subGroupElements,
   };
   return {
-    estimateOf:
-      ({ ranks, seqLength, checkpointing, parameters }) =>
-      async (placement, batch) => {
-        if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
-        return estimateDeepSpeed({
-          ...deepSpeedDefaults,
-          shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
-          placement,
-          ranks,
-          ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
-          ...batch,
-          seqLength,
-          precision,
-          optimizerBytes: 4 * createOptimizer(optimizer).states.length + (isHalf ? 4 : 0),
-          gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
-          checkpointing,
-          buckets,
-          overlapComm: defaultOverlapComm[placement.stage] || like.overlapComm,
-        });
-      },
+    estimateOf: (variant) => async (placement, batch) => {
+      const { ranks, seqLength, checkpointing, parameters } = variant;
+      const goesTogether = configOf(settings, placement, batch, variant, undefined) !== undefined;
+      if (!deepSpeedPlacements().some((known) => isSame(known, placement)) || !goesTogether) return undefined;
+      return estimateDeepSpeed({
+        ...deepSpeedDefaults,
+        shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
+        placement,
+        ranks,
+        ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
+        ...batch,
+        seqLength,
+        precision,
+        optimizerBytes: 4 * createOptimizer(optimizer).states.length + (isHalf ? 4 : 0),
+        gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
+        checkpointing,
+        buckets,
+        overlapComm: defaultOverlapComm[placement.stage] || like.overlapComm,
+      });
+    },
   };
 }
