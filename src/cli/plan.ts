@@ -5,7 +5,6 @@ import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
 import { handedOver } from "../planner/handover.ts";
 import { fewestRanks, type Inverse, largestBatches, largestModels } from "../planner/inverse.ts";
 import { type RunLength, runLength } from "../planner/run-length.ts";
-import { placedSettings } from "../planner/settings.ts";
 import type { PlanSubject } from "../planner/subject.ts";
 import { tokenOperations } from "../planner/utilisation.ts";
 import { type InverseQuestion, renderInverse } from "../report/inverse-report.ts";
