@@ -63,7 +63,7 @@ function valueRows(name: string, value: unknown, paths: readonly string[], answe
   return [[name, shownScalar(value), origin]];
 }
 
-function shownScalar(value: unknown): string {
+export function shownScalar(value: unknown): string {
   if (value === Number.POSITIVE_INFINITY) return runLength;
   if (value === null || value === undefined || Array.isArray(value)) return "-";
   if (typeof value === "number" && Number.isInteger(value) && value >= 10_000) return formatCount(value);
@@ -91,14 +91,14 @@ const keyNames: Readonly<Record<string, string>> = {
 };
 
 /** The path of a key beside the one at `path`, or among its parameters. */
-function innerPath(path: string, name: string): string {
+export function innerPath(path: string, name: string): string {
   const section = path.slice(0, path.lastIndexOf("."));
   const key = keyNames[name] ?? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return `${path.endsWith(".type") ? `${section}.params` : section}.${key}`;
 }
 
 /** Where the first of the value's keys stands that was given; else how the value came about. */
-function originOf(paths: readonly string[], { draft, question }: ConfigAnswer): string {
+export function originOf(paths: readonly string[], { draft, question }: ConfigAnswer): string {
   const source = (path: string) => draft.sources?.get(path) ?? "default";
   const path = paths.find((p) => source(p) === "file" || source(p) === "flag") ?? paths[0]!;
   const filled = draft.autos?.find((auto) => auto.path === path);

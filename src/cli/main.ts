@@ -5,6 +5,7 @@ import { ShunyaError, UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
+import { explainCommand } from "./explain-command.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
 
 const trainsOn =
@@ -199,6 +200,7 @@ function program(): Command {
     .enablePositionalOptions()
     .addCommand(trainCommand())
     .addCommand(configCommand())
+    .addCommand(explainCommand())
     .addCommand(generateCommand())
     .addCommand(launchCommand())
     .addCommand(benchCommand());

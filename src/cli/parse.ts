@@ -24,6 +24,28 @@ export function parseBytes(text: string): number {
   return Math.floor(Number(match[1]) * unit);
 }
 
+const suffixDigits: Readonly<Record<string, number>> = { "": 0, k: 3, m: 6, b: 9, g: 9, t: 12 };
+
+/**
+ * "1.5B", "1.5e9", "1,500,000,000" and "1500000000" are one number; k, M, B (or G) and T stand for 10^3, 10^6, 10^9 and 10^12.
+ * Refuses what is not a whole number above 0. The digits are read as text, so that 1.1B is 1,100,000,000 and not nearly that.
+ */
+export function parseCount(text: string): number {
+  const match = /^([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.([0-9]+))?(?:e\+?([0-9]{1,2}))?\s?([a-z]?)$/i.exec(text.trim());
+  const digits = match === null ? undefined : suffixDigits[match[4]!.toLowerCase()];
+  if (!match || digits === undefined)
+    throw new InvalidArgumentError(`found "${text}"; wanted a number such as 1.5B, 350M, 1.5e9 or 1,500,000,000.`);
+  const fraction = (match[2] ?? "").replace(/0+$/, "");
+  const exponent = Number(match[3] ?? 0) + digits;
+  const count = Number(`${match[1]!.replaceAll(",", "")}.${fraction}e${exponent}`);
+  if (count === 0) throw new InvalidArgumentError(`found "${text}"; wanted a number above 0.`);
+  if (fraction.length > exponent)
+    throw new InvalidArgumentError(`found "${text}", which is ${count}; wanted a whole number.`);
+  if (count > Number.MAX_SAFE_INTEGER)
+    throw new InvalidArgumentError(`found "${text}"; wanted a number of at most 9,007,199,254,740,991.`);
+  return count;
+}
+
 /** A parser for whole numbers of at least `least`, and of at most `most` where that is given. */
 export const parseInteger =
   (least: number, most = Number.MAX_SAFE_INTEGER) =>
