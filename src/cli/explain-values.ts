@@ -26,7 +26,7 @@ function linesOf({ name, paths, value }: ConfigValue, answer: ConfigAnswer): Val
       {
         path,
         value:
-          typeof value === "number" && value >= 1e4
+          typeof value === "number" && value >= 1e3
             ? formatElements(value)
             : Array.isArray(value)
               ? JSON.stringify(value)
@@ -35,15 +35,15 @@ function linesOf({ name, paths, value }: ConfigValue, answer: ConfigAnswer): Val
       },
     ];
   const { type, kind, ...rest } = value as Record<string, unknown>;
-  const inner = Object.entries(rest).filter(([, item]) => item !== undefined && typeof item !== "object");
+  const inner = Object.entries(rest).filter(([, item]) => item !== undefined);
   return [
     { path, value: String(type ?? kind), from: whence(name, paths, answer) },
     ...inner.map(([key, item]) => {
-      const own = innerPath(path, key);
+      const own = innerPath(path, key, type);
       const index = /^beta([12])$/.exec(key)?.[1];
       return {
         path: index === undefined ? own : `${own}[${Number(index) - 1}]`,
-        value: shownScalar(item),
+        value: typeof item === "object" ? "true" : shownScalar(item),
         from: whence(`${name}.${key}`, [own], answer),
       };
     }),
@@ -63,7 +63,12 @@ function whence(name: string, paths: readonly string[], answer: ConfigAnswer): s
       ? `Shunya: ${derived}; DeepSpeed: ${formatElements(theirs)}`
       : `derived: ${derived}`;
   }
-  if (origin === "other keys") return differing[path] ?? "derived from other keys";
+  if (origin === "default" || origin === "other keys") {
+    if (path in differing) return differing[path]!;
+    if (path.startsWith("optimizer.") && answer.draft.sources?.get("optimizer.type") === "default")
+      return "Shunya's choice; in DeepSpeed the training script gives an optimizer";
+  }
+  if (origin === "other keys") return "derived from other keys";
   if (origin !== "default") return origin;
   return path.startsWith("shunya.") ? "Shunya's default (a key of its own)" : "DeepSpeed's default";
 }

@@ -5,6 +5,9 @@ import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import { UsageError } from "../errors/errors.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
+import { describeModel } from "../nn/describe.ts";
+import { Gpt2 } from "../nn/models/gpt2.ts";
+import { createPlan, type Plan } from "../plan/plan.ts";
 import { bucketSizes } from "../planner/buckets.ts";
 import type { Estimate } from "../planner/estimate.ts";
 import type { RankRoom } from "../planner/fit.ts";
@@ -85,17 +88,22 @@ async function examine(
     throw new UsageError(`--seq-length ${tokens} is longer than the model's ${positions} positions; give at most that`);
   const run = (changed: Partial<ConfigResolution>): Promise<Forecast> =>
     forecastShape(opened.config, { config: withAnyDisk({ ...config, ...changed }), seqLength: tokens, threads: 1 });
-  const forecast = await run({});
+  const plan = createPlan({
+    model: describeModel(new Gpt2(opened.config)).description,
+    config: withAnyDisk(config),
+    alignmentBytes: alignmentBytes(),
+  });
+  const forecast = isCountable(plan) ? await run({}) : undefined;
   const subject: Subject = {
     file,
     config,
-    plan: forecast.plan,
+    plan,
     known: "model",
     modelName: model,
     seqLength: tokens,
     forecast,
   };
-  if (question.deviceBytes === undefined) return { subject, leaner: undefined };
+  if (question.deviceBytes === undefined || forecast === undefined) return { subject, leaner: undefined };
   const room: RankRoom = {
     deviceBytes: question.deviceBytes,
     hostBytes: Number.POSITIVE_INFINITY,
@@ -105,6 +113,15 @@ async function examine(
     estimateOf({ ...config, ...placement }, await run(placement)),
   );
   return { subject, leaner: estimate && { estimate, room } };
+}
+
+/** A forecast makes every collective and every update's piece of two steps one by one. */
+const mostPieces = 1e5;
+
+function isCountable({ parameterElements, worldSize, sizes }: Plan): boolean {
+  const collectives = parameterElements / Math.min(sizes.reduceBucket.elements, sizes.allgatherBucket.elements);
+  const updates = parameterElements / worldSize / sizes.subGroup.elements;
+  return Math.max(collectives, updates) <= mostPieces;
 }
 
 /** A forecast needs the name of a folder, and no folder. */

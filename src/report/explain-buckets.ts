@@ -56,6 +56,10 @@ function actingAt({ config, plan }: Subject): readonly SizeName[] {
   return ["reduceBucket", "allgatherBucket", ...(config.offloadOptimizer === "none" ? [] : (["subGroup"] as const))];
 }
 
+/** The key does nothing in Shunya, whose reader warns of it where it asks for what does not happen. */
+const isNotContiguous = ({ config }: Subject): boolean =>
+  config.warnings.some((warning) => warning.includes("contiguous_gradients: has no effect"));
+
 function actsInDeepSpeed(name: SizeName, stage: Stage): boolean {
   if (name === "reduceBucket") return stage > 0;
   if (name === "allgatherBucket") return stage === 1 || stage === 2;
@@ -79,9 +83,13 @@ const tellers: Readonly<Record<SizeName, Teller>> = {
       ...inBuckets(told, isShard),
       ...(config.stage === 0
         ? ["DeepSpeed has a fixed bucket of 500,000,000 elements at stage 0, whatever is written here."]
-        : [
-            `DeepSpeed allocates ${formatBytes(bytesIn(deepSpeedElements, type))} for it at the start of the backward pass${config.overlapComm ? ", and twice that with overlap_comm" : ""}, however small the model is${elements === undefined || elements === deepSpeedElements ? "" : "; Shunya never takes more than the gradients that wait"}.`,
-          ]),
+        : isNotContiguous(subject)
+          ? [
+              "With contiguous_gradients false DeepSpeed has no such buffer: it gathers the tensors of a bucket when it is full.",
+            ]
+          : [
+              `DeepSpeed allocates ${formatBytes(bytesIn(deepSpeedElements, type))} for it at the start of the backward pass${config.overlapComm ? ", and twice that with overlap_comm" : ""}, whatever the model's size${elements === undefined || elements === deepSpeedElements ? "" : "; Shunya never takes more than the gradients that wait"}.`,
+            ]),
     ];
   },
   allgatherBucket(told) {
@@ -143,7 +151,7 @@ function keptBetween({ subject, type }: Told, distance: number, isHere: boolean)
   const limit = isHere && subject.known === "model" ? subject.plan.sizes.liveParameters.elements : most;
   const kept = Math.min(psi ?? most, most, limit);
   const whole = psi !== undefined && kept === psi;
-  return `So up to ${formatElements(kept)} elements${whole ? ", the whole model," : ""} (${formatBytes(bytesIn(kept, type))}) stay gathered between the two passes${whole ? ", and stage 3 saves no parameter memory then" : ""}.`;
+  return `So up to ${formatElements(kept)} elements (${formatBytes(bytesIn(kept, type))}${whole ? ", the whole model" : ""}) stay gathered between the two passes${whole ? ", and stage 3 saves no parameter memory then" : ""}.`;
 }
 
 /** What the size is in bytes, here and in DeepSpeed. */
@@ -162,7 +170,7 @@ function cost(told: Told): string {
     return `Left out: Shunya takes ${here}.${theirs}`;
   }
   if (psi === undefined || psi >= writtenElements) return `${there}.`;
-  return `Written are ${there}. The model has ${formatMany(psi, "parameter")}: Shunya caps it there (${formatBytes(bytesIn(psi, type))}), DeepSpeed does not.`;
+  return `${there}. The model has ${formatMany(psi, "parameter")}: Shunya caps it there (${formatBytes(bytesIn(psi, type))}), DeepSpeed does not.`;
 }
 
 /** How many buckets the gradients fill. */
@@ -174,22 +182,21 @@ function inBuckets({ subject, deepSpeedElements, writtenElements, elements }: To
     forecast === undefined
       ? undefined
       : forecast.report.traffic.reduceScatter.calls / (isShard ? config.gradientAccumulation : 1);
-  const lines: string[] = [];
   const bucket = writtenElements ?? deepSpeedElements;
-  const which = writtenElements === undefined ? "DeepSpeed's default bucket" : "it";
-  lines.push(`The ${formatCount(gradients)} gradients fill ${which} ${inPieces(gradients, bucket)}.`);
+  const size = writtenElements === undefined ? " of DeepSpeed's default" : "";
+  const { pieces, last } = piecesOf(gradients, bucket);
+  const filled =
+    pieces === 1
+      ? `, ${((100 * gradients) / bucket).toPrecision(3)} % full`
+      : last === bucket
+        ? ""
+        : `, the last with ${formatCount(last)}`;
+  const lines = [`The ${formatCount(gradients)} gradients make ${formatMany(pieces, "bucket")}${size}${filled}.`];
   if (own !== undefined && elements !== undefined && own > 0)
     lines.push(
-      `(By division; a real bucket closes where the next piece does not fit. Shunya's close at the borders of layers: ${formatMany(own, "reduction")} a pass, by a forecast of its engine.)`,
+      `(By division: a real bucket closes where the next piece does not fit. Shunya's close at the borders of layers: ${formatMany(own, "reduction")} a pass, by a forecast of its engine.)`,
     );
   return lines;
-}
-
-function inPieces(elements: number, bucketElements: number): string {
-  const { pieces, last } = piecesOf(elements, bucketElements);
-  if (pieces === 1) return `once (${((100 * elements) / bucketElements).toPrecision(3)} % of it)`;
-  const rest = last === bucketElements ? "" : `, the last with ${formatCount(last)}`;
-  return `${formatCount(pieces)} times: ${formatMany(pieces, "bucket")}${rest}`;
 }
 
 function inGathers({ subject, deepSpeedElements, writtenElements }: Told): string[] {

@@ -92,7 +92,7 @@ function diskNotes({ config }: Subject): string[] {
   if (offloadOptimizer !== "nvme") return [];
   const yes = (is: boolean): string => (is ? "on" : "off");
   return [
-    `Optimizer states are read from disk and written back in the step, a sub-group at a time, ${disk.stateBuffers} in memory at once: pipeline_read ${yes(disk.pipelineRead)} (the next are read during an update), pipeline_write ${yes(disk.pipelineWrite)} (the last are written during the next). Left out, both are on in Shunya and off in DeepSpeed.`,
+    `Optimizer states are read from disk and written back in the step, a sub-group at a time, ${disk.stateBuffers} in memory at once. With pipeline_read (${yes(disk.pipelineRead)} here) the next are read during an update, with pipeline_write (${yes(disk.pipelineWrite)} here) the last are written during the next; left out, both are on in Shunya and off in DeepSpeed.`,
   ];
 }
 

@@ -73,7 +73,7 @@ export function renderStateTable(lines: readonly StateLine[]): string {
       ...(isKnown ? [{ header: "", align: "right" as const }] : []),
     ],
     rows: lines.map((line) => [
-      ...[line.kind === "small parameters kept gathered" ? "  small ones, gathered" : line.kind, line.tier],
+      ...[line.kind === "small parameters kept gathered" ? "small ones, gathered" : line.kind, line.tier],
       ...[line.share, line.type, line.formula],
       ...(isKnown ? [formatBytes(bytesOf(line) ?? 0)] : []),
     ]),

@@ -13,13 +13,14 @@ export interface TrafficLine {
   readonly link: "between ranks" | "device to host" | "host to device" | "from disk" | "to disk";
   /** "gradients, once". */
   readonly what: string;
-  /** Of a rank in a step, in terms of psi: elements, or bytes where it is a disk. */
-  readonly formula: string;
+  /** How many of `unit` a rank sends or copies in a step. */
+  readonly times: number;
+  readonly unit: "elements of psi (N-1)/N" | "elements of psi/N" | "bytes of psi/N";
   readonly elements: number | null;
   readonly bytes: number | null;
 }
 
-const links: Readonly<Partial<Record<TrafficKind, TrafficLine["link"]>>> = {
+const linkOf: Readonly<Partial<Record<TrafficKind, TrafficLine["link"]>>> = {
   reduceScatter: "between ranks",
   allGather: "between ranks",
   down: "device to host",
@@ -31,13 +32,14 @@ const ofDisk: readonly TrafficKind[] = ["diskRead", "diskWrite"];
 
 export function trafficLines(subject: Subject): TrafficLine[] {
   const { plan, known } = subject;
-  return [...expectedTraffic(plan), ...expectedCopies(plan)].map((term) => {
+  return [...expectedTraffic(plan), ...expectedCopies(plan)].map((term): TrafficLine => {
     const isDisk = ofDisk.includes(term.kind);
     const bytes = isDisk ? term.elements : term.elements * dtypeBytes[typeOf(term, plan)];
     return {
-      link: links[term.kind]!,
+      link: linkOf[term.kind]!,
       what: term.name,
-      formula: formulaOf(term, plan),
+      times: factorOf(term, plan),
+      unit: isCollective(term.kind) ? "elements of psi (N-1)/N" : isDisk ? "bytes of psi/N" : "elements of psi/N",
       elements: known === "nothing" || isDisk ? null : term.elements,
       bytes: known === "nothing" ? null : bytes,
     };
@@ -56,23 +58,22 @@ function typeOf({ kind, name }: TrafficTerm, { config, residences }: Plan): DTyp
 }
 
 /** A term as a multiple of psi, the share of all ranks or of the others taken out. Padding makes it a little more than a whole number. */
-function formulaOf({ kind, elements }: TrafficTerm, { parameterElements, worldSize }: Plan): string {
-  const isCollective = kind === "reduceScatter" || kind === "allGather";
-  const share = isCollective ? (worldSize - 1) / worldSize : 1 / worldSize;
+function factorOf({ kind, elements }: TrafficTerm, { parameterElements, worldSize }: Plan): number {
+  const share = isCollective(kind) ? (worldSize - 1) / worldSize : 1 / worldSize;
   const factor = elements / (parameterElements * share);
   const nearest = Math.round(factor);
-  const isWhole = nearest > 0 && Math.abs(factor - nearest) < 0.02 * nearest;
-  const times = isWhole ? (nearest === 1 ? "" : `${nearest} `) : `${Number(factor.toPrecision(3))} `;
-  return `${times}psi${isCollective ? " (N-1)/N" : "/N"}`;
+  return nearest > 0 && Math.abs(factor - nearest) < 0.02 * nearest ? nearest : Number(factor.toPrecision(3));
 }
+
+const isCollective = (kind: TrafficKind): boolean => kind === "reduceScatter" || kind === "allGather";
 
 export function renderTrafficLines(lines: readonly TrafficLine[]): string {
   const isKnown = lines.some(({ bytes }) => bytes !== null);
-  const sections = [...new Set(lines.map(({ link }) => link))];
+  const links = [...new Set(lines.map(({ link }) => link))];
   return renderTable({
     columns: [
       { header: "a rank, in a step", align: "left" },
-      { header: "in psi", align: "left" },
+      { header: "times", align: "right" },
       ...(isKnown
         ? [
             { header: "elements", align: "right" as const },
@@ -80,16 +81,17 @@ export function renderTrafficLines(lines: readonly TrafficLine[]): string {
           ]
         : []),
     ],
-    rows: sections.flatMap((link) => [
-      [`${link}:`],
-      ...lines
-        .filter((line) => line.link === link)
-        .map(({ what, formula, elements, bytes }) => [
-          `  ${what.replace("parameters that were updated on the", "parameters updated on the")}`,
-          elements === null && bytes !== null ? `${formula} bytes` : formula,
+    rows: links.flatMap((link) => {
+      const own = lines.filter((line) => line.link === link);
+      return [
+        [`${link}, ${own[0]!.unit}:`],
+        ...own.map(({ what, times, elements, bytes }) => [
+          `  ${what.replace(" that were updated", " updated").replace(" for forward", ", forward")}`,
+          times >= 0.001 ? String(times) : "< 0.001",
           ...(isKnown ? [elements === null ? "" : formatCount(elements), formatBytes(bytes ?? 0)] : []),
         ]),
-    ]),
+      ];
+    }),
   });
 }
 

@@ -77,6 +77,9 @@ export function batchNotes({ config, seqLength }: Subject): string[] {
 export function optimizerNotes({ config }: Subject): string[] {
   const { optimizer, parameterGroups, schedule } = config;
   return [
+    ...(config.places.has("optimizer.type")
+      ? []
+      : ["The file names no optimizer: in DeepSpeed the training script gives one, Shunya takes AdamW."]),
     optimizerWords(optimizer, placeText(config, "optimizer.type")),
     scheduleWords(schedule, optimizer),
     ...(parameterGroups.length === 0

@@ -88,7 +88,8 @@ function summaryOf({ config }: Subject): string[] {
 export function renderExplanation(explanation: Explanation, columns: number): string {
   const paragraph = (text: string): string => wrap(text, { width: columns });
   const bullet = (text: string): string => `- ${wrap(text, { first: 2, indent: 2, width: columns })}`;
-  const section = (title: string, ...parts: string[]): string => [title, "─".repeat(title.length), ...parts].join("\n");
+  const section = (title: string, ...parts: string[]): string =>
+    [title, "─".repeat(Math.min(columns, title.length)), ...parts].join("\n");
   const { buckets, traffic, advice } = explanation;
   return `${[
     section(printable(explanation.config), paragraph(explanation.summary.join(" "))),
