@@ -1,6 +1,7 @@
 /** Every value that is in force, under DeepSpeed's name of its key, with where it is from and what DeepSpeed takes in its place. */
 import { specs } from "../config/known-keys.ts";
 import type { ConfigResolution } from "../config/resolve.ts";
+import type { SizesConfig } from "../config/types.ts";
 import { formatElements } from "../report/explain-text.ts";
 import type { ValueLine } from "../report/explain-values.ts";
 import type { ConfigAnswer, ConfigValue } from "./config.ts";
@@ -18,8 +19,11 @@ export function valueLines(answer: ConfigAnswer, config: ConfigResolution, idle:
 }
 
 function linesOf({ name, paths, value }: ConfigValue, answer: ConfigAnswer): ValueLine[] {
-  if (name === "precision" && value !== "fp32")
-    return linesOf({ name: `${value}`, paths: [`${value}.enabled`], value: true }, answer);
+  if (name === "precision" && value === "fp32")
+    return ["fp16", "bf16"].flatMap((type) =>
+      linesOf({ name: type, paths: [`${type}.enabled`], value: false }, answer),
+    );
+  if (name === "precision") return linesOf({ name: `${value}`, paths: [`${value}.enabled`], value: true }, answer);
   const path = paths[0]!;
   if (typeof value !== "object" || value === null || Array.isArray(value))
     return [
@@ -66,9 +70,13 @@ function whence(name: string, paths: readonly string[], answer: ConfigAnswer): s
   if (origin === "default" || origin === "other keys") {
     if (path in differing) return differing[path]!;
     if (path.startsWith("optimizer.") && answer.draft.sources?.get("optimizer.type") === "default")
-      return "Shunya's choice; in DeepSpeed the training script gives an optimizer";
+      return path === "optimizer.type" ? "Shunya's choice; DeepSpeed: the training script's" : "Shunya's choice";
   }
   if (origin === "other keys") return "derived from other keys";
+  const size = answer.draft.sizes?.[name as keyof SizesConfig];
+  const shown = answer.values.find((value) => value.name === name)?.value;
+  if (typeof shown === "number" && size !== undefined && size > shown)
+    return `${origin}: ${formatElements(size)}, in Shunya capped at the model`;
   if (origin !== "default") return origin;
   return path.startsWith("shunya.") ? "Shunya's default (a key of its own)" : "DeepSpeed's default";
 }

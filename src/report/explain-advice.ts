@@ -33,6 +33,7 @@ export function adviceLines(
   const isWarned = (path: string): boolean => problems.some((problem) => problem.path === path);
   const own = [
     ...bucketAdvice(subject),
+    ...reuseAdvice(subject),
     ...ratioAdvice(subject),
     ...accumulationAdvice(subject),
     ...leanerAdvice(subject, leaner),
@@ -65,6 +66,19 @@ function bucketAdvice(subject: Subject): Advice[] {
         `${formatElements(writtenElements)} elements, and the whole model has ${formatCount(psi)}: ${costs[name]}; write less than a quarter of the model, such as ${formatElements(roundDown(psi / 8))}`,
       ];
     });
+}
+
+/** DeepSpeed's own default, so that many files have it without a thought. */
+function reuseAdvice(subject: Subject): Advice[] {
+  const psi = parametersOf(subject);
+  const { path, writtenElements = 0 } = bucketSizes(subject).find(({ name }) => name === "reuseDistance")!;
+  if (psi === undefined || writtenElements < 2 * psi || subject.plan.residences.parameters.split === "whole") return [];
+  return [
+    [
+      path,
+      `${formatElements(writtenElements)} elements, and the whole model has ${formatCount(psi)}: once gathered nothing is released before its backward pass, so a pass holds as many parameters as at stage 2 (it saves the second gather: 2 psi sent in place of 3 psi); where memory is short write 0`,
+    ],
+  ];
 }
 
 /** The first digit alone: 15,554,976 becomes 10,000,000. */
@@ -111,7 +125,7 @@ function leanerAdvice({ config }: Subject, leaner: Leaner | undefined): Advice[]
   if (isSamePlace && stage !== 3) return [];
   const path = isSamePlace ? "zero_optimization.stage" : "zero_optimization.offload_optimizer.device";
   const isParameters = offloadOptimizer === "none";
-  const there = `${placeWords(estimate)} takes ${formatBytes(estimate.device.totalBytes)} of a device at its fullest moment with a micro-batch of ${formatMany(estimate.microBatch, "sample")}, and ${formatBytes(allowedBytes(room.deviceBytes))} of the ${formatBytes(room.deviceBytes)} may be taken`;
+  const there = `${placeWords(estimate)} takes ${formatBytes(estimate.device.totalBytes)} of a device at its fullest moment (a forecast of Shunya's engine, micro-batch ${formatCount(estimate.microBatch)}), and ${formatBytes(allowedBytes(room.deviceBytes))} of the ${formatBytes(room.deviceBytes)} may be taken`;
   return [
     [
       isParameters && !isSamePlace ? "zero_optimization.offload_param.device" : path,

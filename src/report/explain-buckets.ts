@@ -9,6 +9,8 @@ import { renderTable } from "./table.ts";
 export interface BucketLine {
   /** Under `zero_optimization`. */
   readonly key: string;
+  /** False: written, and without effect at this stage. */
+  readonly acts: boolean;
   /** In Shunya; null where it is derived from a model that is not known. */
   readonly elements: number | null;
   readonly bytes: number | null;
@@ -36,6 +38,7 @@ export function bucketLines(subject: Subject): BucketLine[] {
       const says = acting.includes(name) ? tellers[name]({ ...size, subject }) : [idle(subject, name)];
       return {
         key,
+        acts: acting.includes(name),
         elements: elements ?? null,
         bytes: elements === undefined ? null : bytesIn(elements, type),
         deepSpeedElements: isTheirs ? deepSpeedElements : null,
@@ -224,15 +227,17 @@ export function renderBucketTable(lines: readonly BucketLine[]): string {
       { header: "in DeepSpeed", align: "right" },
       { header: "bytes", align: "right" },
     ],
-    rows: lines.map(({ key, elements, bytes, deepSpeedElements, deepSpeedBytes }) => {
-      const isBuffer = !/threshold|distance|sub_group/.test(key);
-      return [
-        key.replace("stage3_", ""),
-        elements === null ? "the model's" : formatElements(elements),
-        isBuffer && bytes !== null ? formatBytes(bytes) : "",
-        deepSpeedElements === null ? "-" : formatElements(deepSpeedElements),
-        isBuffer && deepSpeedBytes !== null ? formatBytes(deepSpeedBytes) : "",
-      ];
-    }),
+    rows: lines
+      .filter(({ acts }) => acts)
+      .map(({ key, elements, bytes, deepSpeedElements, deepSpeedBytes }) => {
+        const isBuffer = !/threshold|distance|sub_group/.test(key);
+        return [
+          key.replace("stage3_", ""),
+          elements === null ? "the model's" : formatElements(elements),
+          isBuffer && bytes !== null ? formatBytes(bytes) : "",
+          deepSpeedElements === null ? "-" : formatElements(deepSpeedElements),
+          isBuffer && deepSpeedBytes !== null ? formatBytes(deepSpeedBytes) : "",
+        ];
+      }),
   });
 }

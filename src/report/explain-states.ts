@@ -116,8 +116,14 @@ export function stateNotes(subject: Subject, lines: readonly StateLine[]): strin
 }
 
 /** What comes on top of the states, by a forecast of Shunya's own engine. */
-function fullestMoment({ forecast, config, seqLength }: Subject): string[] {
-  if (forecast === undefined || seqLength === undefined) return [];
+function fullestMoment({ forecast, config, seqLength, known }: Subject): string[] {
+  if (seqLength === undefined) return [];
+  if (forecast === undefined)
+    return known === "model"
+      ? [
+          "There is no forecast of the fullest moment: a written size is so small that a step would have too many pieces.",
+        ]
+      : [];
   const { bytes, byKind } = forecast.highest.device;
   const others = byKind.gathered + byKind.buckets + byKind.staging + byKind.scratch + byKind.other;
   return [

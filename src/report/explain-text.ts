@@ -27,7 +27,8 @@ export const formatElements = (elements: number): string =>
 /** "500,000,000 elements of 2 bytes are 1.00 GB". */
 export function elementsAreBytes(elements: number, type: DType): string {
   const each = dtypeBytes[type];
-  return `${formatElements(elements)} elements of ${each} bytes are ${formatBytes(each * elements)}`;
+  const are = elements === 1 ? "element of" : "elements of";
+  return `${formatElements(elements)} ${are} ${each} bytes ${elements === 1 ? "is" : "are"} ${formatBytes(each * elements)}`;
 }
 
 /** "(line 9)", "(--set)", or "" for a key that nobody wrote. */

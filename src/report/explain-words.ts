@@ -66,7 +66,10 @@ export function batchNotes({ config, seqLength }: Subject): string[] {
     if (auto !== undefined) return ' ("auto", derived)';
     return placeText(config, path) || " (derived)";
   };
-  const tokens = seqLength === undefined ? "" : `, ${formatMany(trainBatch * seqLength, "token")} of ${seqLength} each`;
+  const tokens =
+    seqLength === undefined
+      ? ""
+      : `: ${formatMany(trainBatch * seqLength, "token")}, ${formatCount(seqLength)} a sample`;
   return [
     `${formatMany(trainBatch, "sample")} a step${own("train_batch_size")} = ${formatCount(microBatch)} in a micro-batch${own("train_micro_batch_size_per_gpu")} x ${formatCount(gradientAccumulation)} accumulated${own("gradient_accumulation_steps")} x ${formatMany(worldSize, "rank")} (--ranks)${tokens}.`,
     `A rank passes ${formatMany(microBatch, "sample")} forward and backward at once, ${gradientAccumulation === 1 ? "once" : `${formatCount(gradientAccumulation)} times`} before the parameters change. Activations grow with the micro-batch; accumulation costs none.`,
