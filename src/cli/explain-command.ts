@@ -5,9 +5,11 @@ import { UsageError } from "../errors/errors.ts";
 import { parseBytes, parseCount, parseInteger } from "./parse.ts";
 
 interface ExplainFlags {
+  readonly oom?: string;
+  readonly config?: string;
   readonly model?: string;
   readonly params?: number;
-  readonly ranks: number;
+  readonly ranks?: number;
   readonly seqLength?: number;
   readonly deviceMemory?: number;
   readonly microBatch?: number;
@@ -24,10 +26,15 @@ function collectOverride(text: string, before: readonly Override[] = []): readon
 export const explainCommand = (): Command =>
   new Command("explain")
     .description(
-      "what a DeepSpeed configuration does, in plain words: where states live, what buckets cost, what is hidden",
+      "what a DeepSpeed configuration does, in plain words: where states live, what buckets cost, what is hidden; or what an out-of-memory message was about",
     )
-    .argument("<config>", "a DeepSpeed-style configuration")
-    .option("--ranks <n>", "data-parallel ranks", parseInteger(1), 1)
+    .argument("[config]", "a DeepSpeed-style configuration")
+    .option(
+      "--oom <file>",
+      "a log with an out-of-memory message (- for standard input): which bytes those were, and what to change",
+    )
+    .option("--config <file>", "with --oom: the job's configuration")
+    .option("--ranks <n>", "data-parallel ranks (default: 1)", parseInteger(1))
     .option("--model <name|dir>", "the model that numbers are for: a published size or a model folder")
     .option("--params <n>", "in place of a model: its number of parameters, such as 1.5e9 or 1.5B", parseCount)
     .option("--seq-length <n>", "tokens of a sample (default: the model's positions)", parseInteger(1))
@@ -39,20 +46,33 @@ export const explainCommand = (): Command =>
     .option("--micro-batch <n>", "samples of a rank's micro-batch; overrides the file", parseInteger(1))
     .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride)
     .option("--json", "the same as one JSON document")
-    .action(async (file: string, flags: ExplainFlags) => {
-      const { model, params, ranks, seqLength, deviceMemory, microBatch, set = [] } = flags;
-      if (model !== undefined && params !== undefined)
-        throw new UsageError("--model and --params were both given, and both say how large the model is; give one");
-      const micro: Override[] = microBatch === undefined ? [] : [["train_micro_batch_size_per_gpu", microBatch]];
-      const { runExplain } = await import("./explain.ts");
-      const question = {
-        file,
-        overrides: [...set, ...micro],
-        ranks,
-        model,
-        parameters: params,
-        seqLength,
-        deviceBytes: deviceMemory,
-      };
-      process.exitCode = await runExplain(question, flags.json === true);
-    });
+    .action(runCommand);
+
+async function runCommand(argument: string | undefined, flags: ExplainFlags): Promise<void> {
+  const { oom, model, params, ranks, microBatch, set = [] } = flags;
+  if (model !== undefined && params !== undefined)
+    throw new UsageError("--model and --params were both given, and both say how large the model is; give one");
+  if (argument !== undefined && flags.config !== undefined)
+    throw new UsageError(`${argument} and --config ${flags.config} were both given; give one configuration`);
+  const file = argument ?? flags.config;
+  const micro: Override[] = microBatch === undefined ? [] : [["train_micro_batch_size_per_gpu", microBatch]];
+  const question = {
+    overrides: [...set, ...micro],
+    model,
+    parameters: params,
+    seqLength: flags.seqLength,
+    deviceBytes: flags.deviceMemory,
+  };
+  const asJson = flags.json === true;
+  if (oom !== undefined) {
+    const { runExplainOom } = await import("./explain-oom.ts");
+    process.exitCode = await runExplainOom({ ...question, log: oom, file, ranks }, asJson);
+    return;
+  }
+  if (file === undefined)
+    throw new UsageError(
+      "explain needs a configuration file, or --oom FILE with a log; such as: shunya explain ds.json --params 1.5e9",
+    );
+  const { runExplain } = await import("./explain.ts");
+  process.exitCode = await runExplain({ ...question, file, ranks: ranks ?? 1 }, asJson);
+}

@@ -1,5 +1,5 @@
 /** `shunya explain CONFIG`: what a DeepSpeed file does, in words and numbers. */
-import { readConfigFile } from "../config/json.ts";
+import { type ConfigReading, readConfigFile } from "../config/json.ts";
 import type { ConfigResolution, Override } from "../config/resolve.ts";
 import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
@@ -14,7 +14,7 @@ import type { RankRoom } from "../planner/fit.ts";
 import { leanerPlacement } from "../planner/leaner.ts";
 import { planOfPsi } from "../planner/psi-model.ts";
 import { placementOf, type Subject } from "../planner/subject.ts";
-import { explain, renderExplanation } from "../report/explain.ts";
+import { type Explanation, explain, renderExplanation } from "../report/explain.ts";
 import type { Leaner } from "../report/explain-advice.ts";
 import { bucketLines } from "../report/explain-buckets.ts";
 import { terminalWidth } from "../report/wrap.ts";
@@ -39,19 +39,33 @@ export interface ExplainQuestion {
   readonly deviceBytes: number | undefined;
 }
 
-/** @returns the exit code: 1 where the file has an error, which is then shown as `shunya config` shows it */
-export async function runExplain(question: ExplainQuestion, asJson: boolean): Promise<number> {
-  const columns = process.stdout.columns || terminalWidth;
-  const reading = readConfigFile(question.file);
+export interface ExplainAnswer {
+  readonly answer: ConfigAnswer;
+  /** Undefined where the file has an error. */
+  readonly explanation: Explanation | undefined;
+}
+
+/** @throws ModelError where the model cannot be opened, UsageError for a sequence that it cannot take */
+export async function explainConfig(question: ExplainQuestion, reading: ConfigReading): Promise<ExplainAnswer> {
   const answer = await answerConfig(question, reading);
-  if (answer.problems.some(({ level }) => level === "error")) {
-    process.stdout.write(asJson ? renderConfigJson(answer) : renderConfigAnswer(answer, columns));
-    return exitCodes.internal;
-  }
+  if (answer.problems.some(({ level }) => level === "error")) return { answer, explanation: undefined };
   // Without an error the draft is the whole configuration.
   const config = answer.draft as ConfigResolution;
   const { subject, leaner } = await examine(question, config);
-  const explanation = explain({ subject, leaner, problems: answer.problems, values: valuesOf(subject, answer) });
+  return {
+    answer,
+    explanation: explain({ subject, leaner, problems: answer.problems, values: valuesOf(subject, answer) }),
+  };
+}
+
+/** @returns the exit code: 1 where the file has an error, which is then shown as `shunya config` shows it */
+export async function runExplain(question: ExplainQuestion, asJson: boolean): Promise<number> {
+  const columns = process.stdout.columns || terminalWidth;
+  const { answer, explanation } = await explainConfig(question, readConfigFile(question.file));
+  if (explanation === undefined) {
+    process.stdout.write(asJson ? renderConfigJson(answer) : renderConfigAnswer(answer, columns));
+    return exitCodes.internal;
+  }
   process.stdout.write(
     asJson ? `${JSON.stringify(explanation, undefined, 2)}\n` : renderExplanation(explanation, columns),
   );

@@ -6,7 +6,7 @@ import type { Estimate } from "../planner/estimate.ts";
 import { allowedBytes, type RankRoom } from "../planner/fit.ts";
 import { parametersOf, type Subject, tierOfDevice } from "../planner/subject.ts";
 import { formatElements, onTier } from "./explain-text.ts";
-import { formatBytes, formatCount, formatMany } from "./numbers.ts";
+import { formatBytes, formatCount } from "./numbers.ts";
 
 export interface AdviceLine {
   /** DeepSpeed's path of the key that it is about. */

@@ -20,9 +20,9 @@ export const onTier: Readonly<Record<Tier, string>> = {
   disk: "on disk",
 };
 
-/** Exact as far as people read digits, and an exponent beyond. */
+/** Exact as far as people read digits, and six of them with an exponent beyond. */
 export const formatElements = (elements: number): string =>
-  elements < 1e13 ? formatCount(elements) : elements.toExponential().replace("e+", "e");
+  elements < 1e11 ? formatCount(elements) : Number(elements.toPrecision(6)).toExponential().replace("e+", "e");
 
 /** "500,000,000 elements of 2 bytes are 1.00 GB". */
 export function elementsAreBytes(elements: number, type: DType): string {
