@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildNative } from "./build-native.mjs";
+import { buildPage } from "./build-page.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const oldestNode = [20, 19];
@@ -82,7 +83,18 @@ function compileTypeScript() {
   console.log(`setup: TypeScript compiled in ${secondsSince(startMs)}`);
 }
 
+/** After the TypeScript, which clears the folder that the page's script lies in. */
+async function bundlePage() {
+  const startMs = Date.now();
+  try {
+    if (await buildPage()) console.log(`setup: the picture's page bundled in ${secondsSince(startMs)}`);
+  } catch (error) {
+    stop(`setup: esbuild: ${error.message}`);
+  }
+}
+
 checkMachine();
 if (!isBuildOnly) installPackages();
 await buildCore();
 compileTypeScript();
+await bundlePage();

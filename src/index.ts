@@ -13,6 +13,7 @@ export { type Gpt2Config, type Gpt2Name, gpt2Configs } from "./nn/models/gpt2-co
 export { Module, ModuleList } from "./nn/module.ts";
 export { type Initialiser, Parameter } from "./nn/parameter.ts";
 export type { Plan } from "./plan/plan.ts";
+export { zeroStageMemory } from "./planner/zero-formulas.ts";
 export { causalAttention } from "./tensor/ops/attention.ts";
 export { add, dropout, gelu, multiply, reshape, scale } from "./tensor/ops/elementwise.ts";
 export { embedding } from "./tensor/ops/embedding.ts";

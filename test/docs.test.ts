@@ -10,6 +10,7 @@ import { aliases, keys, misspellings } from "../src/config/keys.ts";
 import { memoryKinds } from "../src/device/ledger.ts";
 import { trafficKinds } from "../src/device/traffic.ts";
 import { exitCodes } from "../src/launch/exit-codes.ts";
+import { renderHardware } from "../src/report/hardware-tables.ts";
 import { renderMarkdownTable } from "../src/report/table.ts";
 
 const page = (name: string): string => readFileSync(new URL(`../docs/${name}.md`, import.meta.url), "utf8");
@@ -121,4 +122,8 @@ test("the log page names every kind of memory and traffic", () => {
 test("the exit code page lists every code", () => {
   const listed = [...page("exit-codes").matchAll(/^\| (\d+) +\|/gm)].map((match) => Number(match[1]));
   expect(listed).toEqual(Object.values(exitCodes));
+});
+
+test("the hardware page lists the presets", async () => {
+  await expect(withGenerated("hardware", renderHardware())).toMatchFileSnapshot("../docs/hardware.md");
 });

@@ -1,8 +1,10 @@
 /** The flags of `shunya explain`. */
 import { Command } from "commander";
-import { type Override, parseOverride } from "../config/resolve.ts";
+import type { Override } from "../config/resolve.ts";
 import { UsageError } from "../errors/errors.ts";
+import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseCount, parseInteger } from "./parse.ts";
+import type { MachineFlags, PlannedMachine } from "./planned-machine.ts";
 
 interface ExplainFlags {
   readonly oom?: string;
@@ -11,16 +13,12 @@ interface ExplainFlags {
   readonly params?: number;
   readonly ranks?: number;
   readonly seqLength?: number;
+  readonly device?: string;
   readonly deviceMemory?: number;
+  readonly hostMemory?: number;
   readonly microBatch?: number;
   readonly set?: readonly Override[];
   readonly json?: true;
-}
-
-function collectOverride(text: string, before: readonly Override[] = []): readonly Override[] {
-  const override = parseOverride(text);
-  if (!override) throw new UsageError(`--set ${text}: wanted path=value, such as --set zero_optimization.stage=2`);
-  return [...before, override];
 }
 
 export const explainCommand = (): Command =>
@@ -35,23 +33,22 @@ export const explainCommand = (): Command =>
     )
     .option("--config <file>", "with --oom: the job's configuration")
     .option("--ranks <n>", "data-parallel ranks (default: 1)", parseInteger(1))
-    .option("--model <name|dir>", "the model that numbers are for: a published size or a model folder")
+    .option(
+      "--model <name|dir|file>",
+      "the model that numbers are for: a published name, a model folder, or a config.json",
+    )
     .option("--params <n>", "in place of a model: its number of parameters, such as 1.5e9 or 1.5B", parseCount)
     .option("--seq-length <n>", "tokens of a sample (default: the model's positions)", parseInteger(1))
-    .option(
-      "--device-memory <size>",
-      "what training may use of each device, such as 24GB: offload without need is told then",
-      parseBytes,
-    )
+    .option("--device <name>", "a card, such as A10G or A100-40GB: then it is told what is offloaded without need")
+    .option("--device-memory <size>", "usable memory of a device, instead of the card's", parseBytes)
+    .option("--host-memory <size>", "usable memory of a node's host", parseBytes)
     .option("--micro-batch <n>", "samples of a rank's micro-batch; overrides the file", parseInteger(1))
     .option("--set <path=value>", "override one value of the file; may be repeated", collectOverride)
     .option("--json", "the same as one JSON document")
     .action(runCommand);
 
 async function runCommand(argument: string | undefined, flags: ExplainFlags): Promise<void> {
-  const { oom, model, params, ranks, microBatch, set = [] } = flags;
-  if (model !== undefined && params !== undefined)
-    throw new UsageError("--model and --params were both given, and both say how large the model is; give one");
+  const { oom, model, params, ranks, microBatch, device, deviceMemory, hostMemory, set = [] } = flags;
   if (argument !== undefined && flags.config !== undefined)
     throw new UsageError(`${argument} and --config ${flags.config} were both given; give one configuration`);
   const file = argument ?? flags.config;
@@ -61,7 +58,7 @@ async function runCommand(argument: string | undefined, flags: ExplainFlags): Pr
     model,
     parameters: params,
     seqLength: flags.seqLength,
-    deviceBytes: flags.deviceMemory,
+    machine: await machineOf({ device, deviceMemory, hostMemory }),
   };
   const asJson = flags.json === true;
   if (oom !== undefined) {
@@ -75,4 +72,11 @@ async function runCommand(argument: string | undefined, flags: ExplainFlags): Pr
     );
   const { runExplain } = await import("./explain.ts");
   process.exitCode = await runExplain({ ...question, file, ranks: ranks ?? 1 }, asJson);
+}
+
+/** Undefined where nothing is said of one. */
+async function machineOf(flags: MachineFlags): Promise<PlannedMachine | undefined> {
+  if (flags.device === undefined && flags.deviceMemory === undefined) return undefined;
+  const { plannedMachine } = await import("./planned-machine.ts");
+  return plannedMachine(flags);
 }

@@ -1,63 +1,48 @@
 /** `shunya explain --oom FILE`: which bytes an out-of-memory message was about, and the smallest change that fits. */
 import { createReadStream } from "node:fs";
 import { readConfigFile } from "../config/json.ts";
-import type { ConfigResolution, Override } from "../config/resolve.ts";
-import { Device } from "../device/device.ts";
+import type { ConfigResolution } from "../config/resolve.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import type { Tier } from "../device/ledger.ts";
-import { SimulatedBackend } from "../device/simulated.ts";
 import { UsageError } from "../errors/errors.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import { expectedStates } from "../plan/expected.ts";
 import type { Plan } from "../plan/plan.ts";
+import { defaultBuckets } from "../planner/deepspeed.ts";
+import { placementOf } from "../planner/explained.ts";
 import { type OomFinding, OomLog } from "../planner/oom-log.ts";
 import { planOfPsi } from "../planner/psi-model.ts";
-import type { TransformerShape } from "../planner/shape.ts";
-import { type EstimateVariant, type SmallestChange, smallestChange } from "../planner/smallest-change.ts";
+import { type SmallestChange, smallestChange } from "../planner/smallest-change.ts";
 import { explainOom, renderOom } from "../report/explain-oom.ts";
 import type { OomJob } from "../report/explain-oom-advice.ts";
 import { terminalWidth, wrap } from "../report/wrap.ts";
 import { answerConfig } from "./config.ts";
 import { renderConfigAnswer } from "./config-report.ts";
-import { describeForConfig, openModel } from "./job.ts";
+import { estimateForDeepSpeed } from "./deepspeed-job.ts";
+import { alignmentBytes, type ExplainedModel, type ExplainQuestion, modelOf, seqLengthOf } from "./explain-subject.ts";
 
-export interface OomQuestion {
+export interface OomQuestion extends Omit<ExplainQuestion, "file" | "ranks"> {
   /** A log; "-" for standard input. */
   readonly log: string;
   /** The job's configuration; undefined: not known. */
   readonly file: string | undefined;
-  readonly overrides: readonly Override[];
+  /** Undefined: not known, or one with a configuration. */
   readonly ranks: number | undefined;
-  readonly model: string | undefined;
-  readonly parameters: number | undefined;
-  readonly seqLength: number | undefined;
-  /** Undefined: what the message says of the device. */
-  readonly deviceBytes: number | undefined;
 }
 
-/** Makes an estimate of the job for placements and batches that it is not in; undefined where too little of it is known. */
-export type EstimatorOf = (job: OomJob, config: ConfigResolution | undefined) => EstimateVariant | undefined;
-
 /** @returns the exit code: 1 where the log has no such message, or the configuration has an error */
-export async function runExplainOom(
-  question: OomQuestion,
-  asJson: boolean,
-  estimatorOf?: EstimatorOf,
-): Promise<number> {
+export async function runExplainOom(question: OomQuestion, asJson: boolean): Promise<number> {
   const columns = process.stdout.columns || terminalWidth;
   const findings = await readLog(question.log);
-  const { config, exitCode } = await readConfig(question, columns);
+  const model = modelOf(question);
+  const { config, exitCode } = await readConfig(question, model, columns);
   if (exitCode !== undefined) return exitCode;
   if (findings.length === 0) {
     process.stdout.write(`${wrap(nothingFound(question.log), { width: columns })}\n`);
     return exitCodes.internal;
   }
-  const job = await jobOf(question, config);
-  const estimateOf = estimatorOf?.(job, config);
-  const explanations = findings.map((finding) =>
-    explainOom(finding, job, changeFor(finding, question, job, estimateOf)),
-  );
+  const job = jobOf(question, config, model);
+  const explanations = findings.map((finding) => explainOom(finding, job, changeFor(finding, question, config, model)));
   const source = question.log === "-" ? "standard input" : question.log;
   process.stdout.write(
     asJson
@@ -101,32 +86,33 @@ async function readLog(log: string): Promise<readonly OomFinding[]> {
 }
 
 async function readConfig(
-  { file, overrides, ranks, model }: OomQuestion,
+  { file, overrides, ranks = 1 }: OomQuestion,
+  model: ExplainedModel | undefined,
   columns: number,
 ): Promise<{ config?: ConfigResolution; exitCode?: number }> {
   if (file === undefined) return {};
-  const answer = await answerConfig({ file, overrides, ranks: ranks ?? 1, model }, readConfigFile(file));
+  const answer = await answerConfig(
+    { file, overrides, ranks, model: undefined, ...model?.forConfig },
+    readConfigFile(file),
+  );
   if (answer.problems.every(({ level }) => level === "warning")) return { config: answer.draft as ConfigResolution };
   process.stdout.write(renderConfigAnswer(answer, columns));
   return { exitCode: exitCodes.internal };
 }
 
-/** DeepSpeed's default. */
-const reduceElements = 5e8;
-
-async function jobOf(question: OomQuestion, config: ConfigResolution | undefined): Promise<OomJob> {
-  const shape = question.model === undefined ? undefined : await shapeOf(question.model);
-  const parameters = shape?.parameters ?? question.parameters;
+function jobOf(question: OomQuestion, config: ConfigResolution | undefined, model: ExplainedModel | undefined): OomJob {
+  const parameters = model?.statedParameters ?? model?.shape.parameters;
   const plan = config && parameters !== undefined ? planOfPsi(config, parameters, alignmentBytes()) : undefined;
   return {
     parameters,
-    shape,
+    shape: model?.shape,
     ranks: question.ranks ?? (config && 1),
     microBatch: config?.microBatch,
     gradientAccumulation: config?.gradientAccumulation ?? 1,
-    seqLength: question.seqLength,
+    checkpointing: config?.activationCheckpointing ?? false,
+    seqLength: seqLengthOf(question, model),
     elementBytes: config?.precision === "fp32" ? dtypeBytes.f32 : dtypeBytes.bf16,
-    reduceElements: config?.sizes.reduceBucketSize ?? reduceElements,
+    reduceElements: config?.sizes.reduceBucketSize ?? defaultBuckets.reduceElements,
     overlapComm: config?.overlapComm ?? false,
     stage: config?.stage,
     offloadOptimizer: config?.offloadOptimizer ?? "none",
@@ -136,51 +122,34 @@ async function jobOf(question: OomQuestion, config: ConfigResolution | undefined
   };
 }
 
-async function shapeOf(model: string): Promise<TransformerShape> {
-  await using opened = await openModel(model);
-  const config: Gpt2Config = opened.config;
-  return {
-    name: model,
-    parameters: describeForConfig(model, config)!.parameterElements!,
-    layers: config.layers,
-    hidden: config.hidden,
-    heads: config.heads,
-    keyValueHeads: config.heads,
-    feedForward: 4 * config.hidden,
-    isGated: false,
-    vocabulary: config.vocabularySize,
-    positions: config.positions,
-    isTied: config.tied,
-    hasDropout: config.residualDropout > 0,
-  };
-}
-
 function stateBytes(plan: Plan, tier: Tier): number {
   const { parameters, gradients, optimizer } = expectedStates(plan, tier);
   return parameters.formulaBytes + gradients.formulaBytes + optimizer.formulaBytes;
 }
 
-function alignmentBytes(): number {
-  using device = new Device({ backend: new SimulatedBackend(1), arenaBytes: 2 ** 52 });
-  return device.alignmentBytes;
-}
+/** What CUDA, NCCL and libraries take of a card beside PyTorch's allocator: of the message, or about what is usual. */
+const usualContextBytes = 1.7e9;
 
 /** Changes are sought for a device that was full, where the job is known well enough to be estimated. */
 function changeFor(
   { place, capacity }: OomFinding,
-  { deviceBytes = capacity?.bytes }: OomQuestion,
-  job: OomJob,
-  estimateOf: EstimateVariant | undefined,
+  question: OomQuestion,
+  config: ConfigResolution | undefined,
+  model: ExplainedModel | undefined,
 ): SmallestChange | undefined {
-  const { stage, microBatch, offloadOptimizer, offloadParam, gradientAccumulation } = job;
-  if (place !== "device" || estimateOf === undefined) return undefined;
-  if (deviceBytes === undefined || stage === undefined || microBatch === undefined) return undefined;
-  const asked = {
-    placement: { stage, offloadOptimizer, offloadParam },
-    microBatch,
-    gradientAccumulation,
-    checkpointing: false,
-  };
-  const room = { deviceBytes, hostBytes: Number.POSITIVE_INFINITY, diskBytes: Number.POSITIVE_INFINITY };
-  return smallestChange(asked, room, estimateOf);
+  const seqLength = seqLengthOf(question, model);
+  if (place !== "device" || config === undefined || model === undefined || seqLength === undefined) return undefined;
+  const { ranks = 1, machine } = question;
+  const deviceBytes = capacity && capacity.bytes - usualContextBytes;
+  const anywhere = { hostBytes: Number.POSITIVE_INFINITY, diskBytes: Number.POSITIVE_INFINITY, hostSharers: 1 };
+  const room = machine?.roomOf(ranks) ?? (deviceBytes === undefined ? undefined : { deviceBytes, ...anywhere });
+  if (room === undefined) return undefined;
+  const { microBatch, gradientAccumulation, activationCheckpointing: checkpointing } = config;
+  const asked = { placement: placementOf(config), microBatch, gradientAccumulation, checkpointing };
+  const ranksPerNode = machine?.machineOf?.(ranks).ranksPerNode ?? ranks;
+  return smallestChange(asked, room, (placement, batch, isCheckpointed) =>
+    estimateForDeepSpeed(config, placement, {
+      ...{ ...batch, shape: model.shape, ranks, ranksPerNode, seqLength, checkpointing: isCheckpointed },
+    }),
+  );
 }

@@ -17,6 +17,8 @@ export interface TrainRequest extends Omit<TrainJob, "model"> {
   readonly model: TrainJob["model"] | undefined;
   /** A model that another run left in `output` is replaced. */
   readonly overwrite: boolean;
+  /** Only the plan is shown. */
+  readonly dryRun: boolean;
 }
 
 export interface TrainJob {

@@ -1,12 +1,14 @@
 /** The `shunya` command: every command's flags in one place. Errors end the process with a code that says what kind they were. */
 import { Command, CommanderError } from "commander";
-import { type Override, parseOverride } from "../config/resolve.ts";
-import { ShunyaError, UsageError } from "../errors/errors.ts";
+import type { Override } from "../config/resolve.ts";
+import { ShunyaError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
 import { explainCommand } from "./explain-command.ts";
+import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
+import { planCommand, simulateCommand } from "./plan-command.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -33,16 +35,11 @@ interface TrainFlags {
   readonly threads?: number;
   readonly output?: string;
   readonly overwrite?: true;
+  readonly dryRun?: true;
   readonly saveEvery?: number;
   readonly resume?: string;
   readonly logJson?: string;
   readonly trace?: string;
-}
-
-function collectOverride(text: string, before: readonly Override[] = []): readonly Override[] {
-  const override = parseOverride(text);
-  if (!override) throw new UsageError(`--set ${text}: wanted path=value, such as --set optimizer.params.lr=1e-4`);
-  return [...before, override];
 }
 
 const collectPath = (path: string, before: readonly string[] = []): readonly string[] => [...before, path];
@@ -91,6 +88,7 @@ function trainCommand(): Command {
       "go on from a checkpoint, or from the newest in a folder of them; give the same flags again",
     )
     .option("--log-json <file>", "one JSON object per step: loss, memory, traffic, operations of every rank")
+    .option("--dry-run", "show the plan of exactly this job, or why it cannot fit, and start nothing")
     .option(
       "--trace <file>",
       "what every queue of every rank did and when, for ui.perfetto.dev: the first 500,000 events of the run",
@@ -112,6 +110,7 @@ function trainCommand(): Command {
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
         overwrite: flags.overwrite === true,
+        dryRun: flags.dryRun === true,
         saveEvery: flags.saveEvery,
         resume: flags.resume,
         trace: flags.trace,
@@ -193,11 +192,21 @@ function benchCommand(): Command {
   return new Command("bench").description("measure this machine").addCommand(disk);
 }
 
+interface DoctorCommandFlags {
+  readonly leftovers?: readonly string[];
+  readonly removeLeftovers?: readonly string[];
+  readonly calibrate?: true;
+  readonly path?: string;
+  readonly output?: string;
+}
+
 function program(): Command {
   const root = new Command("shunya")
     .description(`ZeRO for TypeScript. ${trainsOn}`)
     .version("0.1.0")
     .enablePositionalOptions()
+    .addCommand(planCommand())
+    .addCommand(simulateCommand())
     .addCommand(trainCommand())
     .addCommand(configCommand())
     .addCommand(explainCommand())
@@ -212,7 +221,14 @@ function program(): Command {
       "look in these folders (those of nvme_path) for swap files that killed runs left behind",
     )
     .option("--remove-leftovers <dir...>", "the same, and remove them")
-    .action(async (flags: { leftovers?: readonly string[]; removeLeftovers?: readonly string[] }) => {
+    .option("--calibrate", "measure this machine by small training runs (a minute), for plan and simulate to go by")
+    .option("--path <dir>", "with --calibrate: measure the drive of this folder too")
+    .option("--output <file>", "with --calibrate: keep it there, and not where plan and simulate look by themselves")
+    .action(async (flags: DoctorCommandFlags) => {
+      if (flags.calibrate) {
+        const { calibrationFile, runCalibrate } = await import("./calibrate.ts");
+        return runCalibrate({ file: flags.output ?? calibrationFile(), folder: flags.path }, createLogger());
+      }
       const { runDoctor } = await import("./doctor.ts");
       process.exitCode = runDoctor(trainsOn, flags);
     });

@@ -61,7 +61,7 @@ async function refuseStage0(scene: Scene, logger: Logger): Promise<void> {
   );
   command(trainLine(0, scene.flags));
   try {
-    await runTrain({ ...atStage(scene.job, 0), overwrite: false }, undefined, logger);
+    await runTrain({ ...atStage(scene.job, 0), overwrite: false, dryRun: false }, undefined, logger);
   } catch (error) {
     if (!(error instanceof MemoryBudgetError)) throw error;
     say(error.message);
@@ -79,7 +79,7 @@ async function trainWhereItFits(scene: Scene, logger: Logger): Promise<TrainResu
   );
   command(trainLine(stage, [...scene.flags, `--output ${scene.trained} --overwrite`, `--log-json ${scene.logJson}`]));
   const job = atStage({ ...scene.job, output: scene.trained }, stage);
-  return runTrain({ ...job, overwrite: scene.isRepeated }, scene.logJson, logger);
+  return runTrain({ ...job, overwrite: scene.isRepeated, dryRun: false }, scene.logJson, logger);
 }
 
 async function lowestStage(scene: Scene): Promise<Candidate> {

@@ -19,6 +19,7 @@ import { checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob, chosenVocabulary } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, checkReplaced, LineLog } from "./destinations.ts";
+import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
@@ -54,6 +55,11 @@ export async function runTrain(
   const foretold = await forecastJob(job, opened, opened.config);
   for (const notice of checkDisk(job, opened, foretold)) logger.warn(notice);
   await checkBudget(job, opened, foretold);
+  if (request.dryRun) {
+    write(renderOpening(job, opened, foretold));
+    write(await renderDryRun(job, opened));
+    return { exitCode: exitCodes.ok, records: [] };
+  }
   if (job.output !== undefined) await checkOutput(job.output);
   using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
   const settingsName = choice?.settings && keptConfigName;

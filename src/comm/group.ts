@@ -7,7 +7,6 @@ import type { Device } from "../device/device.ts";
 import { type DType, dtypeBytes } from "../device/dtype.ts";
 import type { Segment } from "../device/ops.ts";
 import type { Event } from "../device/queue.ts";
-import { nowMicroseconds } from "../device/timeline.ts";
 
 /** What carries the calls between ranks. */
 export interface Transport {
@@ -86,7 +85,7 @@ export class ProcessGroup {
     const elements = values.length * (this.worldSize - 1);
     this.#device.traffic.add("control", elements, elements, 8, this.#calls);
     const payload = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    const started = nowMicroseconds();
+    const started = this.#device.timeline.now();
     const all = await this.#transport.exchange(this.#tag(`exchange of ${words}`), payload);
     this.#device.timeline.noteProgram(`exchange of ${words}`, started);
     return all.map((bytes) => new Float64Array(bytes.slice().buffer));

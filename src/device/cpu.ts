@@ -1,5 +1,5 @@
 /** The CPU device: native kernels on native threads, memory in regions that ranks share. */
-import type { Backend, DiskOptions, OpenedDisk } from "./device.ts";
+import type { Backend, DiskOptions, IssuedOp, OpenedDisk } from "./device.ts";
 import { deviceFailure, type TagNames } from "./failure.ts";
 import type { Tier } from "./ledger.ts";
 import { mapMemory } from "./map-memory.ts";
@@ -8,6 +8,7 @@ import type { Span } from "./ops.ts";
 import type { Event, QueueName } from "./queue.ts";
 import { Swap } from "./swap.ts";
 import { measureShares } from "./swap-speed.ts";
+import { nowMicroseconds } from "./timeline.ts";
 
 export interface CpuOptions {
   /** Workers of the compute queue, and of the host's update queue. All other queues have one. */
@@ -39,8 +40,8 @@ export class CpuBackend implements Backend {
     return this.#regions[tier];
   }
 
-  issue(queue: QueueName, op: number, args: Float64Array): number {
-    return this.native.issue(this.#queue(queue), op, args);
+  issue(queue: QueueName, { code, values }: IssuedOp): number {
+    return this.native.issue(this.#queue(queue), code, values);
   }
 
   scratchBytes(queue: QueueName, op: number, args: Float64Array): number {
@@ -69,6 +70,10 @@ export class CpuBackend implements Backend {
 
   upload(queue: QueueName, to: Span, from: Uint8Array): number {
     return this.native.upload(this.#queue(queue), to.region, to.offset, from);
+  }
+
+  now(): number {
+    return nowMicroseconds();
   }
 
   measure(queue: QueueName, enabled: boolean): Float64Array {

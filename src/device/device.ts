@@ -26,7 +26,7 @@ export interface Backend {
   tagNames: TagNames;
   /** Region handle of a tier's memory. */
   region(tier: Tier): number;
-  issue(queue: QueueName, op: number, args: Float64Array): number;
+  issue(queue: QueueName, op: IssuedOp): number;
   scratchBytes(queue: QueueName, op: number, args: Float64Array): number;
   wait(queue: QueueName, event: Event): number;
   reached(event: Event): Promise<void>;
@@ -36,11 +36,21 @@ export interface Backend {
   lock(from: Span, bytes: number): boolean;
   /** An op that copies `from`, whose bytes are taken at once. */
   upload(queue: QueueName, to: Span, from: Uint8Array): number;
+  /** Microseconds on the clock of the queues. */
+  now(): number;
   /** Switches a queue's clock. @returns what it measured since the last call: [sequence, start, end] triples in microseconds */
   measure(queue: QueueName, enabled: boolean): Float64Array;
   /** Makes the disk tier. @returns how ops name it, how much of it lies in host memory, and what the user should be told */
   openDisk(options: DiskOptions): Promise<OpenedDisk>;
   dispose(): void;
+}
+
+/** An op and how it is written for the native core. */
+export interface IssuedOp<K extends OpName = OpName> {
+  readonly name: K;
+  readonly args: OpArgs<K>;
+  readonly code: number;
+  readonly values: Float64Array;
 }
 
 export type DiskOptions = Omit<SwapOptions, "shares">;
@@ -102,7 +112,10 @@ export class DeviceBuffer {
 export class Device {
   readonly ledger: MemoryLedger;
   readonly traffic = new TrafficLedger();
-  readonly timeline = new Timeline((queue, enabled) => this.#backend.measure(queue, enabled));
+  readonly timeline = new Timeline(
+    (queue, enabled) => this.#backend.measure(queue, enabled),
+    () => this.#backend.now(),
+  );
   /** Offsets of buffers and of tensors in flat buffers are multiples of this many bytes. */
   readonly alignmentBytes = 256;
   readonly #backend: Backend;
@@ -182,9 +195,9 @@ export class Device {
       );
     const scratch = "scratch" in opFields[name] ? this.#scratch(queue, name, args) : undefined;
     const { code, values } = encode(name, args, scratch?.at() ?? null);
-    const event = { queue, sequence: this.#backend.issue(queue, code, values) };
+    const event = { queue, sequence: this.#backend.issue(queue, { name, args, code, values }) };
     this.#last[queue] = event.sequence;
-    this.timeline.noteOp(event, name);
+    this.timeline.noteOp(event, name, args);
     if (scratch) this.free(scratch, queue);
     this.traffic.addOperations(operationsOf(name, args));
     return event;

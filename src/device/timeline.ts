@@ -2,7 +2,7 @@
  * The timeline: what every queue did and when. A name is noted where an op or a wait is issued, the native queue measures it with
  * its own clock, and the two are joined by (queue, sequence). While it is off, nothing is noted and nothing measured.
  */
-import type { OpName } from "./ops.ts";
+import type { OpArgs, OpName } from "./ops.ts";
 import { OverlapLedger, type OverlapTimes, type Reach } from "./overlap.ts";
 import { type Event, type QueueName, queueNames } from "./queue.ts";
 
@@ -14,6 +14,8 @@ export interface QueueSpan {
   readonly end: number;
   /** What it is; undefined for a wait. */
   readonly op: OpName | "upload" | undefined;
+  /** Of an op: what it was given. */
+  readonly args: OpArgs<OpName> | undefined;
   /** What it belongs to: a unit and its pass, say. */
   readonly scope: string;
   /** Of a wait: for what. */
@@ -37,6 +39,7 @@ export interface TimelineSink {
 
 interface Note {
   readonly op: QueueSpan["op"];
+  readonly args: QueueSpan["args"];
   readonly scope: string;
   readonly awaited: Event | undefined;
   /** Of a wait: what the awaited event depended on. */
@@ -80,6 +83,8 @@ class NoteList {
 export class Timeline {
   /** What is issued now belongs to this; whoever issues says it. */
   scope = "";
+  /** Microseconds on the clock of the device's queues. */
+  readonly now: () => number;
   readonly #measure: (queue: QueueName, enabled: boolean) => Float64Array;
   readonly #notes = Object.fromEntries(queueNames.map((q) => [q, new NoteList()])) as Record<QueueName, NoteList>;
   /** What the last op of each queue depends on, itself included: of every queue the highest sequence. */
@@ -94,9 +99,13 @@ export class Timeline {
   #counts = false;
   #stepStarted = 0;
 
-  /** @param measure switches a queue's clock, and gives what it measured since the last call: [sequence, start, end] triples */
-  constructor(measure: (queue: QueueName, enabled: boolean) => Float64Array) {
+  /**
+   * @param measure switches a queue's clock, and gives what it measured since the last call: [sequence, start, end] triples
+   * @param now the same clock, in microseconds
+   */
+  constructor(measure: (queue: QueueName, enabled: boolean) => Float64Array, now: () => number) {
     this.#measure = measure;
+    this.now = now;
   }
 
   get isOn(): boolean {
@@ -118,7 +127,7 @@ export class Timeline {
 
   /** Only what is issued within a step counts in the overlap: reading weights for a checkpoint, say, is no part of training. */
   beginStep(): void {
-    this.#stepStarted = nowMicroseconds();
+    this.#stepStarted = this.now();
     this.#counts = true;
   }
 
@@ -145,9 +154,9 @@ export class Timeline {
     }
   }
 
-  noteOp(event: Event, op: OpName | "upload"): void {
+  noteOp(event: Event, op: OpName | "upload", args?: OpArgs<OpName>): void {
     if (this.isOn)
-      this.#note(event, { op, scope: this.scope, awaited: undefined, reach: undefined, counts: this.#counts });
+      this.#note(event, { op, args, scope: this.scope, awaited: undefined, reach: undefined, counts: this.#counts });
   }
 
   noteWait(event: Event, awaited: Event): void {
@@ -156,16 +165,16 @@ export class Timeline {
     const steps = this.#reaches[event.queue];
     if (steps.length >= 2 * reachStepsKept) steps.splice(0, steps.length - reachStepsKept);
     steps.push({ sequence: event.sequence, reach: mergeReach(steps.at(-1)?.reach, reach) });
-    this.#note(event, { op: undefined, scope: this.scope, awaited, reach, counts: this.#counts });
+    this.#note(event, { op: undefined, args: undefined, scope: this.scope, awaited, reach, counts: this.#counts });
   }
 
   /** The program waits for `event` from now on. @returns what tells that it has waited */
   noteProgramWait(event: Event): () => void {
     if (!this.isOn) return () => {};
-    const start = nowMicroseconds();
+    const start = this.now();
     const over = this.#overlap?.programWaits(start, this.#reachOf(event));
     return () => {
-      const end = nowMicroseconds();
+      const end = this.now();
       over?.(end);
       if (this.#sink) this.#program.push({ what: event, start, end });
     };
@@ -174,13 +183,13 @@ export class Timeline {
   /** A moment in the program's order. */
   remark(what: string): void {
     if (!this.#sink) return;
-    const now = nowMicroseconds();
+    const now = this.now();
     this.#program.push({ what, start: now, end: now });
   }
 
-  /** Something that the program began at `start` (see nowMicroseconds) and ends now. */
+  /** Something that the program began at `start` (see now) and ends now. */
   noteProgram(what: string, start: number): void {
-    if (this.#sink) this.#program.push({ what, start, end: nowMicroseconds() });
+    if (this.#sink) this.#program.push({ what, start, end: this.now() });
   }
 
   /** Joins what has been measured with the notes, and hands it on. */
@@ -215,9 +224,9 @@ export class Timeline {
       const [sequence, start, end] = [measured[i]!, measured[i + 1]!, measured[i + 2]!];
       const note = notes.at(sequence);
       if (!note) continue; // issued before the timeline was on
-      const { op, scope, awaited, reach, counts } = note;
+      const { op, args, scope, awaited, reach, counts } = note;
       this.#overlap?.add({ queue, sequence, start, end, reach, counts });
-      if (this.#sink) into.push({ queue, sequence, start, end, op, scope, awaited });
+      if (this.#sink) into.push({ queue, sequence, start, end, op, args, scope, awaited });
     }
     if (measured.length > 0) notes.dropUpTo(measured.at(-3)!);
   }

@@ -19,8 +19,12 @@ export interface Processor {
   readonly productsPerSecond: Readonly<Record<ElementType, number>>;
   /** The same of causal attention (its causal half counted). */
   readonly attentionPerSecond: Readonly<Record<ElementType, number>>;
+  /** The same where probabilities are dropped out. */
+  readonly droppedAttentionPerSecond: Readonly<Record<ElementType, number>>;
   /** What ops that are bound by memory reach, all they read and write counted. */
   readonly memoryBytesPerSecond: number;
+  /** Ops that reach less, or more, by name, and by name and element type ("gelu bf16"). */
+  readonly opBytesPerSecond: Readonly<Record<string, number>>;
   /** To issue and begin an op. */
   readonly launchSeconds: number;
 }
@@ -45,6 +49,8 @@ export interface Drive {
 export interface Machine {
   readonly name: string;
   readonly ranksPerNode: number;
+  /** Of a rank, where the device is a CPU; else 1. */
+  readonly threads: number;
   readonly processor: Processor;
   /** Between ranks of a node, each rank's own. */
   readonly peerLink: Link;

@@ -7,16 +7,18 @@ export interface Placement {
   readonly offloadParam: OffloadDevice;
 }
 
+export type Offload = Omit<Placement, "stage">;
+
 /** The fewest offloads first: none; the optimizer on the host; parameters too; disk. */
-const offloads = [
+export const offloads = [
   { offloadOptimizer: "none", offloadParam: "none" },
   { offloadOptimizer: "cpu", offloadParam: "none" },
   { offloadOptimizer: "cpu", offloadParam: "cpu" },
   { offloadOptimizer: "nvme", offloadParam: "none" },
   { offloadOptimizer: "nvme", offloadParam: "nvme" },
-] as const satisfies readonly Omit<Placement, "stage">[];
+] as const satisfies readonly Offload[];
 
-const allStages: readonly Stage[] = [0, 1, 2, 3];
+export const allStages: readonly Stage[] = [0, 1, 2, 3];
 
 /** All ways that work. A stage costs little, a tier costs time: so all stages come before the next tier, `first` before the others. */
 export function placements(first: Stage = 0): Placement[] {

@@ -10,9 +10,12 @@ import type { Tier } from "../device/ledger.ts";
 /** `whole`: every rank holds all of it. `shard`: every rank holds its own 1/N. */
 export type Split = "whole" | "shard";
 
-export interface Residence {
+export interface Place {
   readonly split: Split;
   readonly tier: Tier;
+}
+
+export interface Residence extends Place {
   readonly dtype: DType;
 }
 
@@ -39,19 +42,31 @@ export const stageRows: Readonly<Record<Stage, SplitRow>> = {
 export const elementDType: Readonly<Record<ElementType, DType>> = { fp32: "f32", bf16: "bf16", fp16: "f16" };
 
 /** The tier of a configured offload device. */
-const tierOf: Readonly<Record<OffloadDevice, Tier>> = { none: "device", cpu: "host", nvme: "disk" };
+export const tierOf: Readonly<Record<OffloadDevice, Tier>> = { none: "device", cpu: "host", nvme: "disk" };
 
-/** @param row of the table; the configuration's stage unless given */
-export function residencesOf(config: ResolvedConfig, row: SplitRow = stageRows[config.stage]): Residences {
-  const optimizer = tierOf[config.offloadOptimizer];
+/** @param row of the table */
+export function placesOf(
+  { offloadOptimizer, offloadParam }: Pick<ResolvedConfig, "offloadOptimizer" | "offloadParam">,
+  row: SplitRow,
+): Readonly<Record<keyof Residences, Place>> {
+  const optimizer = tierOf[offloadOptimizer];
   return {
-    optimizer: { split: row.optimizer, tier: optimizer, dtype: "f32" },
+    optimizer: { split: row.optimizer, tier: optimizer },
     // Where every rank holds all gradients they stay on the device until they are reduced; a shard goes to the host at once.
     gradients: {
       split: row.gradients,
       tier: optimizer !== "device" && row.gradients === "shard" ? "host" : "device",
-      dtype: elementDType[config.gradientAccumulationType],
     },
-    parameters: { split: row.parameters, tier: tierOf[config.offloadParam], dtype: elementDType[config.precision] },
+    parameters: { split: row.parameters, tier: tierOf[offloadParam] },
+  };
+}
+
+/** @param row of the table; the configuration's stage unless given */
+export function residencesOf(config: ResolvedConfig, row: SplitRow = stageRows[config.stage]): Residences {
+  const { optimizer, gradients, parameters } = placesOf(config, row);
+  return {
+    optimizer: { ...optimizer, dtype: "f32" },
+    gradients: { ...gradients, dtype: elementDType[config.gradientAccumulationType] },
+    parameters: { ...parameters, dtype: elementDType[config.precision] },
   };
 }

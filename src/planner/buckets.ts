@@ -4,7 +4,7 @@ import type { SizesConfig } from "../config/types.ts";
 import { type DType, dtypeBytes } from "../device/dtype.ts";
 import { InternalError } from "../errors/errors.ts";
 import type { PlannedSizes } from "../plan/sizes.ts";
-import { parametersOf, type Subject } from "./subject.ts";
+import { parametersOf, type Subject } from "./explained.ts";
 
 export type SizeName = keyof PlannedSizes;
 
@@ -36,28 +36,32 @@ export interface BucketSize {
 
 /** In the order of the key table. */
 export function bucketSizes(subject: Subject): BucketSize[] {
-  const { config, plan, known } = subject;
+  const { config, plan } = subject;
   return (Object.keys(written) as SizeName[]).map((name) => {
     const [key, size] = written[name];
     const path = `zero_optimization.${key}`;
     const own = config.sizes[size];
-    const { elements, why } = plan.sizes[name];
     return {
       name,
       path,
       writtenElements: own,
-      elements:
-        known === "model" || name === "reuseDistance" ? elements : own && atMost(own, parametersOf(subject), name),
-      why: own === undefined ? why : "written",
+      elements: elementsOf(subject, name, own),
+      why: own === undefined ? plan.sizes[name].why : "written",
       deepSpeedElements: own ?? deepSpeedDefault(path),
       type: typeIn(name, plan.residences.parameters.dtype),
     };
   });
 }
 
+const noBuffers: readonly SizeName[] = ["persistence", "reuseDistance"];
+
 /** The plan caps what is written, but for the two that are no buffers. */
-const atMost = (elements: number, parameters: number | undefined, name: SizeName): number =>
-  name === "persistence" || name === "reuseDistance" ? elements : Math.min(elements, parameters ?? elements);
+function elementsOf(subject: Subject, name: SizeName, own: number | undefined): number | undefined {
+  const { known, plan, sizes } = subject;
+  if (known === "model") return plan.sizes[name].elements;
+  if (own === undefined) return name === "reuseDistance" ? 0 : sizes?.[name].elements;
+  return noBuffers.includes(name) ? own : Math.min(own, parametersOf(subject) ?? own);
+}
 
 /** @throws InternalError for a key of which the table has no number of DeepSpeed's */
 function deepSpeedDefault(path: string): number {

@@ -1,5 +1,6 @@
 /** What is said of one way to place a job's model states, whichever engine is to run it. All bytes are of one rank unless they say otherwise. */
 import type { Placement } from "../plan/placement.ts";
+import type { BatchSplit } from "./settings.ts";
 
 export interface DeviceBytes {
   readonly parametersBytes: number;
@@ -13,6 +14,13 @@ export interface DeviceBytes {
   readonly totalBytes: number;
 }
 
+/** A term: what, how much, and the formula with its numbers. */
+export interface EstimatePart {
+  readonly name: string;
+  readonly bytes: number;
+  readonly why: string;
+}
+
 export interface Estimate extends Placement {
   readonly microBatch: number;
   readonly device: DeviceBytes;
@@ -20,4 +28,13 @@ export interface Estimate extends Placement {
   readonly diskBytes: number;
   /** Elements that a rank sends in a step. */
   readonly commElements: number;
+  /** The terms that this is made of. */
+  readonly parts: readonly EstimatePart[];
 }
+
+/** Model states on the device. */
+export const modelStatesBytes = ({ parametersBytes, gradientsBytes, optimizerBytes }: DeviceBytes): number =>
+  parametersBytes + gradientsBytes + optimizerBytes;
+
+/** What an engine says of a placement; undefined where a configuration rules it out. */
+export type EstimateOf = (placement: Placement, batch: BatchSplit) => Promise<Estimate | undefined>;

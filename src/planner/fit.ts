@@ -4,31 +4,46 @@
  */
 import type { Estimate } from "./estimate.ts";
 
-const mostShare = 0.85;
+export const mostShare = 0.85;
 const leastFreeBytes = 2e9;
 
-/** The most that a job may take of so many usable bytes. Never below 0. */
-export const allowedBytes = (usableBytes: number): number =>
-  Math.max(0, Math.min(mostShare * usableBytes, usableBytes - leastFreeBytes));
+/**
+ * The most that a job may take of so many usable bytes. Never below 0.
+ * @param sharers ranks that have the memory in common and each count a share of it: what stays free is theirs together
+ */
+export const allowedBytes = (usableBytes: number, sharers = 1): number =>
+  Math.max(0, Math.min(mostShare * usableBytes, usableBytes - leastFreeBytes / sharers));
 
 /** What one rank may use; host and disk are its share of its node's. */
 export interface RankRoom {
   readonly deviceBytes: number;
   readonly hostBytes: number;
   readonly diskBytes: number;
+  /** Ranks among which host memory is divided. */
+  readonly hostSharers: number;
+  /** Device and host are one memory, of which this is the rank's share. */
+  readonly togetherBytes?: number;
 }
 
-export type Shortage = "device" | "host" | "disk";
+/** `together`: device and host are one memory, and both do not fit it. */
+export type Shortage = "device" | "host" | "disk" | "together";
 
 /** What an estimate needs more of than it may take. The rule's reserve is the device's and the host's; a disk may be filled. */
 export function shortagesOf({ device, hostBytes, diskBytes }: Estimate, room: RankRoom): Shortage[] {
   const short: Shortage[] = [];
-  if (device.totalBytes > allowedBytes(room.deviceBytes)) short.push("device");
-  if (hostBytes > 0 && hostBytes > allowedBytes(room.hostBytes)) short.push("host");
+  if (device.totalBytes > deviceAllowance(room)) short.push("device");
+  if (hostBytes > 0 && hostBytes > allowedBytes(room.hostBytes, room.hostSharers)) short.push("host");
   if (diskBytes > room.diskBytes) short.push("disk");
+  const both = device.totalBytes + hostBytes;
+  if (room.togetherBytes !== undefined && both > allowedBytes(room.togetherBytes, room.hostSharers))
+    short.push("together");
   return short;
 }
 
+/** The most that a rank may take of its device. */
+export const deviceAllowance = ({ deviceBytes, togetherBytes, hostSharers }: RankRoom): number =>
+  allowedBytes(deviceBytes, togetherBytes === undefined ? 1 : hostSharers);
+
 /** What of the device's allowance is left; negative where it does not fit. */
-export const headroomBytes = ({ device }: Pick<Estimate, "device">, { deviceBytes }: RankRoom): number =>
-  allowedBytes(deviceBytes) - device.totalBytes;
+export const headroomBytes = ({ device }: Pick<Estimate, "device">, room: RankRoom): number =>
+  deviceAllowance(room) - device.totalBytes;

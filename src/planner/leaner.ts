@@ -12,18 +12,18 @@ const onDevice = order.filter(
  * The first placement that fits, fewest offloads first and then the smallest stage, of those that come before the asked one; of a
  * combination that nobody recommends (parameters alone are offloaded) all come before it that offload nothing.
  */
-export async function leanerPlacement(
+export function leanerPlacement(
   asked: Placement,
   room: RankRoom,
-  estimateOf: (placement: Placement) => Promise<Estimate> | Estimate,
-): Promise<Estimate | undefined> {
+  estimateOf: (placement: Placement) => Estimate | undefined,
+): Estimate | undefined {
   const at = order.findIndex(
     ({ stage, offloadOptimizer, offloadParam }) =>
       stage === asked.stage && offloadOptimizer === asked.offloadOptimizer && offloadParam === asked.offloadParam,
   );
   for (const placement of at < 0 ? onDevice : order.slice(0, at)) {
-    const estimate = await estimateOf(placement);
-    if (shortagesOf(estimate, room).length === 0) return estimate;
+    const estimate = estimateOf(placement);
+    if (estimate && shortagesOf(estimate, room).length === 0) return estimate;
   }
   return undefined;
 }

@@ -6,16 +6,16 @@
 import { type Placement, placements } from "../plan/placement.ts";
 import type { Estimate } from "./estimate.ts";
 import { type RankRoom, shortagesOf } from "./fit.ts";
+import type { BatchSplit } from "./settings.ts";
 
 /** A job as far as a change may change it. */
-export interface JobVariant {
+export interface JobVariant extends BatchSplit {
   readonly placement: Placement;
-  readonly microBatch: number;
-  readonly gradientAccumulation: number;
   readonly checkpointing: boolean;
 }
 
-export type EstimateVariant = (placement: Placement, microBatch: number, checkpointing: boolean) => Estimate;
+/** Undefined where the engine has no such placement. */
+export type EstimateVariant = (placement: Placement, batch: BatchSplit, checkpointing: boolean) => Estimate | undefined;
 
 export interface SmallestChange extends JobVariant {
   readonly estimate: Estimate;
@@ -30,8 +30,9 @@ export function smallestChange(
   for (const placement of placementsFrom(asked.placement))
     for (const checkpointing of asked.checkpointing ? [true] : [false, true])
       for (const batch of smallerBatches(asked)) {
-        const estimate = estimateOf(placement, batch.microBatch, checkpointing);
-        if (shortagesOf(estimate, room).length === 0) return { placement, checkpointing, ...batch, estimate };
+        const estimate = estimateOf(placement, batch, checkpointing);
+        if (estimate && shortagesOf(estimate, room).length === 0)
+          return { placement, checkpointing, ...batch, estimate };
       }
   return undefined;
 }
@@ -55,10 +56,7 @@ function placementsFrom(asked: Placement): Placement[] {
 const distance: Readonly<Record<Placement["offloadOptimizer"], number>> = { none: 0, cpu: 1, nvme: 2 };
 
 /** The same samples a step in smaller micro-batches, the largest first. */
-function smallerBatches({
-  microBatch,
-  gradientAccumulation,
-}: JobVariant): Pick<JobVariant, "microBatch" | "gradientAccumulation">[] {
+function smallerBatches({ microBatch, gradientAccumulation }: BatchSplit): BatchSplit[] {
   const parts: number[] = [];
   for (let part = 1; part * part <= microBatch; part++)
     if (microBatch % part === 0) parts.push(...new Set([part, microBatch / part]));

@@ -1,35 +1,39 @@
-/** What is explained: a resolved configuration and the plan that is made of it, for as much of the model as is known. */
-import type { ConfigResolution } from "../config/resolve.ts";
-import type { OffloadDevice } from "../config/types.ts";
-import type { Tier } from "../device/ledger.ts";
+/** What a plan is about: a job on a machine, and the same job with some things changed. */
+import type { TimelineSink } from "../device/timeline.ts";
 import type { Placement } from "../plan/placement.ts";
-import type { Plan } from "../plan/plan.ts";
-import type { Forecast } from "../zero/forecast.ts";
+import type { Estimate, EstimateOf } from "./estimate.ts";
+import type { RankRoom } from "./fit.ts";
+import type { BatchSplit } from "./settings.ts";
+import type { StepTime } from "./step-time.ts";
 
-export interface Subject {
-  /** As the user named it. */
-  readonly file: string;
-  readonly config: ConfigResolution;
-  readonly plan: Plan;
-  /** What numbers of the plan mean something: all; those of psi alone; none, only its formulas. */
-  readonly known: "model" | "parameters" | "nothing";
-  /** "gpt2-xl", or words for a number of parameters. */
-  readonly modelName: string | undefined;
-  /** Tokens of a sample. */
-  readonly seqLength: number | undefined;
-  /** Two steps of the engine on the simulated device; undefined where the model is not known. */
-  readonly forecast: Forecast | undefined;
+/** What may be changed where nothing fits, and what inverse questions ask for. */
+export interface Variant {
+  readonly ranks: number;
+  readonly seqLength: number;
+  /** Activation checkpointing. */
+  readonly checkpointing: boolean;
+  /** Undefined: the model that was asked about. */
+  readonly parameters?: number;
 }
 
-/** Psi; undefined where it is not known. */
-export const parametersOf = ({ known, plan }: Subject): number | undefined =>
-  known === "nothing" ? undefined : plan.parameterElements;
+export interface PlanSubject {
+  /** As it was asked about. */
+  readonly asked: Variant;
+  /** Of the model that was asked about. */
+  readonly parameters: number;
+  /** Sequences of all ranks in a step; undefined: as many as fit. */
+  readonly trainBatch: number | undefined;
+  /** At which the stages are compared; undefined: the least. */
+  readonly microBatch: number | undefined;
+  readonly estimateOf: (variant: Variant) => EstimateOf;
+  readonly roomOf: (variant: Variant) => RankRoom;
+  /** Undefined where an engine's times are not known. */
+  readonly timeOf: TimeOf | undefined;
+}
 
-export const placementOf = ({ stage, offloadOptimizer, offloadParam }: Placement): Placement => ({
-  stage,
-  offloadOptimizer,
-  offloadParam,
-});
-
-/** How a configured offload device is called everywhere else. */
-export const tierOfDevice: Readonly<Record<OffloadDevice, Tier>> = { none: "device", cpu: "host", nvme: "disk" };
+export type TimeOf = (
+  variant: Variant,
+  placement: Placement,
+  batch: BatchSplit,
+  sink?: TimelineSink,
+) => Promise<{ readonly estimate: Estimate; readonly time: StepTime } | undefined>;

@@ -3,10 +3,11 @@ import type { ConfigProblem } from "../errors/errors.ts";
 import type { Placement } from "../plan/placement.ts";
 import { bucketSizes } from "../planner/buckets.ts";
 import type { Estimate } from "../planner/estimate.ts";
-import { allowedBytes, type RankRoom } from "../planner/fit.ts";
-import { parametersOf, type Subject, tierOfDevice } from "../planner/subject.ts";
-import { formatElements, onTier } from "./explain-text.ts";
+import { parametersOf, type Subject } from "../planner/explained.ts";
+import { deviceAllowance, type RankRoom } from "../planner/fit.ts";
+import { formatElements } from "./explain-text.ts";
 import { formatBytes, formatCount } from "./numbers.ts";
+import { offloadName } from "./placement-name.ts";
 
 export interface AdviceLine {
   /** DeepSpeed's path of the key that it is about. */
@@ -125,7 +126,7 @@ function leanerAdvice({ config }: Subject, leaner: Leaner | undefined): Advice[]
   if (isSamePlace && stage !== 3) return [];
   const path = isSamePlace ? "zero_optimization.stage" : "zero_optimization.offload_optimizer.device";
   const isParameters = offloadOptimizer === "none";
-  const there = `${placeWords(estimate)} takes ${formatBytes(estimate.device.totalBytes)} of a device at its fullest moment (a forecast of Shunya's engine, micro-batch ${formatCount(estimate.microBatch)}), and ${formatBytes(allowedBytes(room.deviceBytes))} of the ${formatBytes(room.deviceBytes)} may be taken`;
+  const there = `stage ${estimate.stage} ${offloadName(estimate)} takes ${formatBytes(estimate.device.totalBytes)} of a device at its fullest moment (an estimate of DeepSpeed on PyTorch, micro-batch ${formatCount(estimate.microBatch)}), and ${formatBytes(deviceAllowance(room))} of the ${formatBytes(room.deviceBytes)} may be taken`;
   return [
     [
       isParameters && !isSamePlace ? "zero_optimization.offload_param.device" : path,
@@ -134,13 +135,6 @@ function leanerAdvice({ config }: Subject, leaner: Leaner | undefined): Advice[]
         : `this offload is not needed: ${there}. What is offloaded crosses the host's link in every step; write ${changeWords(estimate)}`,
     ],
   ];
-}
-
-function placeWords({ stage, offloadOptimizer, offloadParam }: Placement): string {
-  if (offloadOptimizer === "none" && offloadParam === "none") return `stage ${stage} without offload`;
-  const [optimizer, parameters] = [tierOfDevice[offloadOptimizer], tierOfDevice[offloadParam]];
-  const both = optimizer === parameters ? " and parameters" : "";
-  return `stage ${stage} with optimizer states${both} ${onTier[optimizer]}`;
 }
 
 function changeWords({ stage, offloadOptimizer, offloadParam }: Placement): string {

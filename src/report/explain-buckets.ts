@@ -1,7 +1,7 @@
 /** Each bucket and limit of the file: when it acts, what it costs, and where Shunya and DeepSpeed differ. */
 import type { Stage } from "../config/types.ts";
 import { type BucketSize, bucketSizes, bytesIn, piecesOf, type SizeName } from "../planner/buckets.ts";
-import { parametersOf, type Subject } from "../planner/subject.ts";
+import { parametersOf, type Subject } from "../planner/explained.ts";
 import { elementsAreBytes, formatElements, placeText } from "./explain-text.ts";
 import { formatBytes, formatCount, formatMany } from "./numbers.ts";
 import { renderTable } from "./table.ts";

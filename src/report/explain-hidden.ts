@@ -1,6 +1,6 @@
 /** What runs beside what: which transfers a step waits for, and which are hidden behind computation. */
 import { bytesIn } from "../planner/buckets.ts";
-import type { Subject } from "../planner/subject.ts";
+import type { Subject } from "../planner/explained.ts";
 import { placeText } from "./explain-text.ts";
 import { formatBytes, formatCount } from "./numbers.ts";
 

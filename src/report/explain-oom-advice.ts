@@ -13,6 +13,7 @@ export interface OomJob extends KnownJob {
   readonly offloadOptimizer: OffloadDevice;
   readonly offloadParam: OffloadDevice;
   readonly gradientAccumulation: number;
+  readonly checkpointing: boolean;
   /** Model states that rest on a device by the plan; undefined where the file or the model is not known. */
   readonly deviceStateBytes: number | undefined;
   readonly hostStateBytes: number | undefined;
@@ -28,7 +29,8 @@ export function adviceOf(
     case "device":
       return [
         ...fragmentation(finding),
-        ...(change === undefined ? deviceAdvice(job, kind) : [changeWords(change, job)]),
+        ...(change === undefined ? [] : [changeWords(change, job)]),
+        ...(change === undefined || isAsked(change, job) ? deviceAdvice(job, kind) : []),
       ];
     case "host":
     case "killed":
@@ -213,23 +215,28 @@ function diskAdvice({ parameters, offloadParam }: OomJob): string[] {
   ];
 }
 
-function changeWords(
-  { placement, microBatch, gradientAccumulation, checkpointing, estimate }: SmallestChange,
-  job: OomJob,
-): string {
+const isAsked = ({ placement, microBatch, checkpointing }: SmallestChange, job: OomJob): boolean =>
+  placement.stage === job.stage &&
+  placement.offloadOptimizer === job.offloadOptimizer &&
+  placement.offloadParam === job.offloadParam &&
+  microBatch === job.microBatch &&
+  checkpointing === job.checkpointing;
+
+function changeWords(change: SmallestChange, job: OomJob): string {
+  const { placement, microBatch, gradientAccumulation, checkpointing, estimate } = change;
   const parts: string[] = [];
   if (microBatch !== job.microBatch)
     parts.push(
       `"train_micro_batch_size_per_gpu": ${microBatch}, "gradient_accumulation_steps": ${gradientAccumulation} (the same samples a step)`,
     );
-  if (checkpointing) parts.push("activation checkpointing");
+  if (checkpointing !== job.checkpointing) parts.push("activation checkpointing");
   if (placement.stage !== job.stage) parts.push(`"stage": ${placement.stage}`);
   if (placement.offloadOptimizer !== job.offloadOptimizer)
     parts.push(`"offload_optimizer": { "device": "${placement.offloadOptimizer}" }`);
   if (placement.offloadParam !== job.offloadParam)
     parts.push(`"offload_param": { "device": "${placement.offloadParam}" }`);
   const host = estimate.hostBytes > 0 ? ` and ${formatBytes(estimate.hostBytes)} of host memory` : "";
-  return parts.length === 0
-    ? `By the estimate the job fits as it is (${formatBytes(estimate.device.totalBytes)} of the device): look for other processes on it, and for sequences longer than was said.`
-    : `This fits, by an estimate of the whole job (${formatBytes(estimate.device.totalBytes)} of the device${host}): ${parts.join("; ")}.`;
+  return isAsked(change, job)
+    ? `By the estimate of DeepSpeed on PyTorch the job fits as it is (${formatBytes(estimate.device.totalBytes)} of the device): look for other processes on it, and for sequences longer than was said.`
+    : `This fits, by the estimate of DeepSpeed on PyTorch (${formatBytes(estimate.device.totalBytes)} of the device${host}): ${parts.join("; ")}.`;
 }

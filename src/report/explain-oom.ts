@@ -60,7 +60,7 @@ const titles: Readonly<Record<OomPlace, string>> = {
   pinned: "page-locked host memory could not be had",
   killed: "a process was killed, most likely because host memory was full",
   disk: "a disk is full",
-  "shared memory": "shared memory (/dev/shm) is full",
+  "shared memory": "shared memory is full",
   shunya: "Shunya refused the job before it began",
 };
 
@@ -169,7 +169,7 @@ function placeWords({ place, refusal }: OomFinding): string[] {
     return ["Swap files of offloaded states, or a checkpoint, did not fit the drive that the path is on."];
   if (place === "shared memory")
     return [
-      "Ranks and data loaders exchange data through /dev/shm, which a container limits to 64 MB unless told otherwise.",
+      "Ranks and data loaders exchange data through shared memory, which a container limits to 64 MB unless told otherwise.",
     ];
   if (place === "shunya" && refusal !== undefined)
     return ["Nothing was allocated: the sizes are of a forecast of the whole job, made before it began."];

@@ -5,7 +5,7 @@ import { createOptimizer } from "../optim/optimizer.ts";
 import { type ExpectedBytes, expectedStates } from "../plan/expected.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Residence } from "../plan/residence.ts";
-import { parametersOf, type Subject } from "../planner/subject.ts";
+import { parametersOf, type Subject } from "../planner/explained.ts";
 import { onTier, readableFormula, typeNames } from "./explain-text.ts";
 import { formatBytes, formatCount, formatMany } from "./numbers.ts";
 import { renderTable } from "./table.ts";
@@ -105,7 +105,7 @@ export function stateNotes(subject: Subject, lines: readonly StateLine[]): strin
     notes.push(
       `Together a rank holds ${totals.join(", ")}${known === "model" ? ", padding included" : ""}; activations and buffers come on top.`,
     );
-  notes.push(...fullestMoment(subject));
+  notes.push(...fullestMoments(subject));
   const hostBytes = lines.filter(({ tier }) => tier === "host").reduce((sum, line) => sum + (bytesOf(line) ?? 0), 0);
   if (hostBytes > 0 && worldSize > 1)
     notes.push(
@@ -115,20 +115,29 @@ export function stateNotes(subject: Subject, lines: readonly StateLine[]): strin
   return [...notes, ...deepSpeedNotes(subject)];
 }
 
-/** What comes on top of the states, by a forecast of Shunya's own engine. */
-function fullestMoment({ forecast, config, seqLength, known }: Subject): string[] {
+/** What comes on top of the states: by a forecast of Shunya's own engine, and by the estimate of DeepSpeed. */
+function fullestMoments({ forecast, deepSpeed, config, seqLength, known }: Subject): string[] {
   if (seqLength === undefined) return [];
-  if (forecast === undefined)
-    return known === "model"
-      ? [
-          "There is no forecast of the fullest moment: a written size is so small that a step would have too many pieces.",
-        ]
-      : [];
-  const { bytes, byKind } = forecast.highest.device;
-  const others = byKind.gathered + byKind.buckets + byKind.staging + byKind.scratch + byKind.other;
-  return [
-    `With a micro-batch of ${formatMany(config.microBatch, "sample")} of ${formatMany(seqLength, "token")} Shunya's engine holds ${formatBytes(bytes)} on the device at its fullest moment: ${formatBytes(byKind.activations)} of it activations, ${formatBytes(others)} buffers (a forecast; PyTorch keeps other activations).`,
-  ];
+  const batch = `With a micro-batch of ${formatMany(config.microBatch, "sample")} of ${formatMany(seqLength, "token")}`;
+  const notes: string[] = [];
+  if (forecast !== undefined) {
+    const { bytes, byKind } = forecast.highest.device;
+    const others = byKind.gathered + byKind.buckets + byKind.staging + byKind.scratch + byKind.other;
+    notes.push(
+      `${batch} Shunya's engine holds ${formatBytes(bytes)} on the device at its fullest moment: ${formatBytes(byKind.activations)} of it activations, ${formatBytes(others)} buffers (a forecast).`,
+    );
+  } else if (known === "model")
+    notes.push(
+      "There is no forecast of Shunya's fullest moment: a written size is so small that a step would have too many pieces.",
+    );
+  if (deepSpeed !== undefined) {
+    const { totalBytes, activationsBytes, buffersBytes } = deepSpeed.device;
+    const flags = config.activationCheckpointing ? "with" : "without";
+    notes.push(
+      `${batch} DeepSpeed on PyTorch takes about ${formatBytes(totalBytes)} of a device: ${formatBytes(activationsBytes)} of it activations (${flags} checkpointing, with flash attention), ${formatBytes(buffersBytes)} buffers${deepSpeed.hostBytes > 0 ? `; and ${formatBytes(deepSpeed.hostBytes)} of host memory a rank` : ""} (docs/deepspeed-estimates.md).`,
+    );
+  }
+  return notes;
 }
 
 function optimizerNote({ config, residences }: Plan, worldSize: number): string {

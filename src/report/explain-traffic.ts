@@ -5,7 +5,7 @@ import { expectedTraffic, type TrafficTerm } from "../plan/expected.ts";
 import { expectedCopies } from "../plan/expected-copies.ts";
 import type { Plan } from "../plan/plan.ts";
 import { elementDType } from "../plan/residence.ts";
-import type { Subject } from "../planner/subject.ts";
+import type { Subject } from "../planner/explained.ts";
 import { formatBytes, formatCount } from "./numbers.ts";
 import { renderTable } from "./table.ts";
 

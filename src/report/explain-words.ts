@@ -1,7 +1,7 @@
 /** Precision, batch, optimizer and schedule of a configuration in words. */
 import type { ConfigResolution } from "../config/resolve.ts";
 import type { ElementType, LossScaleConfig, OptimizerConfig, ScheduleConfig } from "../config/types.ts";
-import type { Subject } from "../planner/subject.ts";
+import type { Subject } from "../planner/explained.ts";
 import { placeText } from "./explain-text.ts";
 import { formatCount, formatMany } from "./numbers.ts";
 

@@ -1,7 +1,8 @@
 /** The explanation of a configuration: as data, and as a page for a terminal. */
 import type { ConfigProblem } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
-import { parametersOf, type Subject, tierOfDevice } from "../planner/subject.ts";
+import { tierOf } from "../plan/residence.ts";
+import { parametersOf, type Subject } from "../planner/explained.ts";
 import { type AdviceLine, adviceLines, type Leaner, renderAdvice } from "./explain-advice.ts";
 import { type BucketLine, bucketLines, renderBucketTable } from "./explain-buckets.ts";
 import { hiddenNotes } from "./explain-hidden.ts";
@@ -74,8 +75,8 @@ function summaryOf({ config }: Subject): string[] {
   const offloaded = [
     ...(offloadOptimizer === "none"
       ? []
-      : [`optimizer states live ${onTier[tierOfDevice[offloadOptimizer]]} and are updated by the host's cores`]),
-    ...(offloadParam === "none" ? [] : [`parameters rest ${onTier[tierOfDevice[offloadParam]]}`]),
+      : [`optimizer states live ${onTier[tierOf[offloadOptimizer]]} and are updated by the host's cores`]),
+    ...(offloadParam === "none" ? [] : [`parameters rest ${onTier[tierOf[offloadParam]]}`]),
   ];
   return [
     `ZeRO stage ${stage} on ${formatMany(worldSize, "rank")}: ${shares[stage]}.`,

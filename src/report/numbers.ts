@@ -13,6 +13,16 @@ export function formatBinaryBytes(bytes: number): string {
   return scaled(bytes, 1024, binaryUnits);
 }
 
+/** Five significant digits where they say something, and at least three: "24.0 GB", "5.625 GB", "3.0525 GB". */
+export function formatFineBytes(bytes: number): string {
+  const coarse = formatBytes(bytes);
+  const [number, unit] = coarse.split(" ") as [string, (typeof decimalUnits)[number]];
+  if (unit === "B" || !Number.isFinite(bytes)) return coarse;
+  const scaledBytes = bytes / 1000 ** decimalUnits.indexOf(unit);
+  const fine = Number(scaledBytes.toPrecision(5)).toString();
+  return fine.length > number.length ? `${fine} ${unit}` : coarse;
+}
+
 /** Floating-point operations: "1.25 TFLOP". */
 export function formatOperations(operations: number): string {
   return scaled(operations, 1000, ["FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"]);

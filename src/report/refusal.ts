@@ -1,8 +1,9 @@
 /** The answer to a job that does not fit: where the bytes would go, and the smallest change that makes it fit. */
-import type { OffloadDevice } from "../config/types.ts";
 import { type HighWater, type Tier, tiers } from "../device/ledger.ts";
 import type { Placement } from "../plan/placement.ts";
+import { tierOf } from "../plan/residence.ts";
 import { formatBytes, formatShare } from "./numbers.ts";
+import { isPlain, isSame, offloadName } from "./placement-name.ts";
 import { renderTable } from "./table.ts";
 import { wrap } from "./wrap.ts";
 
@@ -92,11 +93,6 @@ function kindTable(tier: Tier, byKind: Readonly<Record<string, number>>, budgetB
   });
 }
 
-const tierNames: Readonly<Record<OffloadDevice, Tier>> = { none: "device", cpu: "host", nvme: "disk" };
-
-const isPlain = ({ offloadOptimizer, offloadParam }: Placement): boolean =>
-  offloadOptimizer === "none" && offloadParam === "none";
-
 /** Where a stage alone is enough, tiers are not spoken of. */
 function candidateTable({ asked, candidates, room }: Refusal): string {
   const plain = isPlain(asked) ? candidates.filter(isPlain) : [];
@@ -112,8 +108,8 @@ function candidateTable({ asked, candidates, room }: Refusal): string {
     ],
     rows: all.map((candidate) => [
       `${candidate.stage}${isSame(candidate, asked) ? " *" : ""}`,
-      tierNames[candidate.offloadOptimizer],
-      tierNames[candidate.offloadParam],
+      tierOf[candidate.offloadOptimizer],
+      tierOf[candidate.offloadParam],
       ...tiers.map((tier) => formatBytes(candidate.need[tier])),
       fitText(shortagesOf(candidate.need, room)),
     ]),
@@ -139,9 +135,6 @@ function fitText(short: readonly Shortage[]): string {
   if (short.length === 0) return "yes";
   return `no: ${short.map((name) => (name === "memory" ? "this machine" : name)).join(", ")}`;
 }
-
-export const isSame = (a: Placement, b: Placement): boolean =>
-  a.stage === b.stage && a.offloadOptimizer === b.offloadOptimizer && a.offloadParam === b.offloadParam;
 
 /** The first of `candidates` that fits. */
 export function firstThatFits<T extends Candidate>(candidates: readonly T[], room: Room): T | undefined {
@@ -170,13 +163,7 @@ function advice(refusal: Refusal): string {
 }
 
 function change(to: Candidate, { asked }: Refusal): string {
-  const stage = `Stage ${to.stage}`;
-  const [optimizer, parameters] = [tierNames[to.offloadOptimizer], tierNames[to.offloadParam]];
-  const on = (tier: Tier): string =>
-    tier === "device" ? "on the device" : tier === "host" ? "on the host" : "on disk";
-  if (optimizer === "device" && parameters === "device") return isPlain(asked) ? stage : `${stage} without offload`;
-  if (optimizer === parameters) return `${stage} with optimizer states and parameters ${on(optimizer)}`;
-  return `${stage} with optimizer states ${on(optimizer)}`;
+  return isPlain(to) && isPlain(asked) ? `Stage ${to.stage}` : `Stage ${to.stage} ${offloadName(to)}`;
 }
 
 function flags(to: Candidate, { asked, hasFolder }: Refusal): string {

@@ -1,7 +1,6 @@
-/** Wall time of a step's phases, and the ledger's phase with it. */
+/** Time of a step's phases by the device's clock, and the ledger's phase with it. */
 import type { Device } from "../device/device.ts";
 import { queueNames } from "../device/queue.ts";
-import { nowMicroseconds } from "../device/timeline.ts";
 import type { TrainingPhase } from "./record.ts";
 
 /** Resolves when everything issued so far has happened. */
@@ -13,10 +12,9 @@ export class PhaseClock {
   readonly #device: Device;
   /** Whether the end of a phase waits for its work: true times, but phases no longer overlap. */
   readonly #waits: boolean;
-  #stepStartedMs = 0;
-  #startedMs = 0;
-  #startedMicros = 0;
-  #seconds: Record<TrainingPhase, number> = { forward: 0, backward: 0, step: 0 };
+  #stepStarted = 0;
+  #phaseStarted = 0;
+  #micros: Record<TrainingPhase, number> = { forward: 0, backward: 0, step: 0 };
 
   constructor(device: Device, waits: boolean) {
     this.#device = device;
@@ -24,24 +22,31 @@ export class PhaseClock {
   }
 
   beginStep(): void {
-    this.#stepStartedMs = performance.now();
-    this.#seconds = { forward: 0, backward: 0, step: 0 };
+    this.#stepStarted = this.#now();
+    this.#micros = { forward: 0, backward: 0, step: 0 };
   }
 
   begin(phase: TrainingPhase): void {
     this.#device.ledger.beginPhase(phase);
-    this.#startedMs = performance.now();
-    this.#startedMicros = nowMicroseconds();
+    this.#phaseStarted = this.#now();
   }
 
   async end(phase: TrainingPhase): Promise<void> {
     if (this.#waits) await quiet(this.#device);
-    this.#seconds[phase] += (performance.now() - this.#startedMs) / 1000;
-    this.#device.timeline.noteProgram(phase, this.#startedMicros);
+    this.#micros[phase] += this.#now() - this.#phaseStarted;
+    this.#device.timeline.noteProgram(phase, this.#phaseStarted);
   }
 
   /** Of the step so far, and of its phases (all micro-batches together). */
   times(): { seconds: number; phaseSeconds: Readonly<Record<TrainingPhase, number>> } {
-    return { seconds: (performance.now() - this.#stepStartedMs) / 1000, phaseSeconds: { ...this.#seconds } };
+    const { forward, backward, step } = this.#micros;
+    return {
+      seconds: (this.#now() - this.#stepStarted) / 1e6,
+      phaseSeconds: { forward: forward / 1e6, backward: backward / 1e6, step: step / 1e6 },
+    };
+  }
+
+  #now(): number {
+    return this.#device.timeline.now();
   }
 }

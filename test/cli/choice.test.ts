@@ -24,6 +24,7 @@ const request: TrainRequest = {
   threads: 2,
   output: undefined,
   overwrite: false,
+  dryRun: false,
   saveEvery: undefined,
   resume: undefined,
   trace: undefined,

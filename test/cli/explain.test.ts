@@ -1,6 +1,8 @@
 // shunya explain as a user runs it, and over fifty configurations.
 import { describe, expect, test } from "vitest";
-import { type ExplainQuestion, explainConfig } from "../../src/cli/explain.ts";
+import { explainConfig } from "../../src/cli/explain.ts";
+import type { ExplainQuestion } from "../../src/cli/explain-subject.ts";
+import { plannedMachine } from "../../src/cli/planned-machine.ts";
 import { readConfigText } from "../../src/config/json.ts";
 import { renderExplanation } from "../../src/report/explain.ts";
 import { cases } from "../config/cases.ts";
@@ -34,7 +36,7 @@ async function page(settings: object, asked: Partial<ExplainQuestion> = {}): Pro
 
 const nothingKnown: ExplainQuestion = {
   ...{ file: "ds.json", overrides: [], ranks: 4, model: undefined },
-  ...{ parameters: undefined, seqLength: undefined, deviceBytes: undefined },
+  ...{ parameters: undefined, seqLength: undefined, machine: undefined },
 };
 interface Document {
   readonly parameters: number;
@@ -189,14 +191,16 @@ describe("what to change", () => {
     const settings = withZero({ stage: 2, offload_optimizer: { device: "cpu" } });
     const asked = { model: "gpt2", seqLength: 128 };
     expect(flat(await page(settings, asked))).not.toMatch(/not needed/);
-    expect(flat(await page(settings, { ...asked, deviceBytes: 24e9 }))).toMatch(
+    expect(flat(await page(settings, { ...asked, machine: plannedMachine({ deviceMemory: 24e9 }) }))).toMatch(
       /this offload is not needed: stage 0 without offload takes \d\.\d+ GB .* 20\.4 GB of the 24\.0 GB/,
     );
-    expect(flat(await page(settings, { ...asked, deviceBytes: 2.6e9 }))).not.toMatch(/not needed/);
+    expect(flat(await page(settings, { ...asked, machine: plannedMachine({ deviceMemory: 2.6e9 }) }))).not.toMatch(
+      /not needed/,
+    );
   });
 
   test("stage 3 where less fits", async () => {
-    const asked = { model: "gpt2", seqLength: 128, deviceBytes: 24e9 };
+    const asked = { model: "gpt2", seqLength: 128, machine: plannedMachine({ deviceMemory: 24e9 }) };
     expect(flat(await page(withZero({ stage: 3 }), asked))).toMatch(/stage 3 is not needed: stage 0 without offload/);
     expect(flat(await page(withZero({ stage: 2 }), asked))).not.toMatch(/not needed/);
   });
@@ -223,7 +227,7 @@ describe("fifty configurations", () => {
 
 test.each([
   [["explain"], /needs a configuration file, or --oom FILE/],
-  [["explain", "x.json", "--model", "gpt2", "--params", "1e9"], /give one/],
+  [["explain", "x.json", "--model", "gpt2", "--params", "1e9"], /give one of them/],
   [["explain", "x.json", "--params", "many"], /found "many"; wanted a number/],
   [["explain", "x.json", "--params", "0"], /above 0/],
   [["explain", "chapter.json", "--ranks", "4", "--model", "gpt2", "--seq-length", "9999"], /1024 positions/],

@@ -1,7 +1,7 @@
 // Names and measured times meet; what is off costs nothing and what is long stays small.
 import { expect, test } from "vitest";
 import { type QueueName, queueNames } from "../../src/device/queue.ts";
-import { type ProgramSpan, type QueueSpan, Timeline } from "../../src/device/timeline.ts";
+import { nowMicroseconds, type ProgramSpan, type QueueSpan, Timeline } from "../../src/device/timeline.ts";
 
 /** A timeline over queues that take 10 microseconds for everything, and what it handed on. */
 function scene() {
@@ -11,7 +11,7 @@ function scene() {
   const timeline = new Timeline((queue, enabled) => {
     switched.set(queue, enabled);
     return Float64Array.from(measured.get(queue)!.splice(0));
-  });
+  }, nowMicroseconds);
   const next = (queue: QueueName) => {
     const sequence = issued.get(queue)! + 1;
     issued.set(queue, sequence);

@@ -4,6 +4,7 @@ import {
   formatBytes,
   formatCount,
   formatDuration,
+  formatFineBytes,
   formatOperations,
   formatReal,
   formatShare,
@@ -28,6 +29,19 @@ test("binary units are named as such", () => {
   expect(formatBinaryBytes(1023)).toBe("1023 B");
   expect(formatBinaryBytes(1024)).toBe("1.00 KiB");
 });
+
+test.each([
+  [24e9, "24.0 GB"],
+  [5.625e9, "5.625 GB"],
+  [3.0525e9, "3.0525 GB"],
+  [6e9, "6.00 GB"],
+  [0.06e9, "60.0 MB"],
+  [999_999, "1.00 MB"],
+  [15_102_539_062.5, "15.103 GB"],
+  [4_187_500_000_000, "4.1875 TB"],
+  [512, "512 B"],
+  [0, "0 B"],
+])("%d bytes are finely %s", (bytes, text) => expect(formatFineBytes(bytes)).toBe(text));
 
 test("counts are exact and separated", () => {
   expect(formatCount(124_439_808)).toBe("124,439,808");

@@ -18,6 +18,7 @@ const span = (queue: QueueName, op: QueueSpan["op"], scope: string): QueueSpan =
   start: 1000.1234,
   end: 1010.5,
   op,
+  args: undefined,
   scope,
   awaited: undefined,
 });

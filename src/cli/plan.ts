@@ -1,0 +1,157 @@
+/** `shunya plan`: what fits, why, and what it costs. */
+import { writeFileSync } from "node:fs";
+import { UsageError } from "../errors/errors.ts";
+import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
+import { fewestRanks, type Inverse, largestBatches, largestModels } from "../planner/inverse.ts";
+import { type RunLength, runLength } from "../planner/run-length.ts";
+import { placedSettings } from "../planner/settings.ts";
+import type { PlanSubject } from "../planner/subject.ts";
+import { tokenOperations } from "../planner/utilisation.ts";
+import { type InverseQuestion, renderInverse } from "../report/inverse-report.ts";
+import { formatCount } from "../report/numbers.ts";
+import { planJson } from "../report/plan-json.ts";
+import { type PlanHeading, renderHeading, renderPlan } from "../report/plan-report.ts";
+import { renderWork } from "../report/plan-work.ts";
+import { renderRunLength } from "../report/run-length-text.ts";
+import { planThisMachine } from "./plan-machine.ts";
+import { writeHtml, writeSvg } from "./plan-picture.ts";
+import { type PlanFlags, type PlannedJob, planJob } from "./plan-subject.ts";
+
+export interface PlanOutputs extends Partial<Readonly<Record<InverseQuestion, true>>> {
+  readonly json?: true;
+  readonly writeConfig?: string;
+  readonly showWork?: true;
+  readonly svg?: string;
+  readonly html?: string;
+  /** Of the whole run. */
+  readonly tokens?: number;
+  /** Of an hour of one device. */
+  readonly price?: number;
+}
+
+const engineWords = {
+  shunya: "Shunya's own, simulated: some steps of it on a device that keeps the ledger",
+  deepspeed: "DeepSpeed on PyTorch, estimated (docs/deepspeed-estimates.md)",
+} as const;
+
+const print = (text: string): void => void process.stdout.write(`${text}\n`);
+const printJson = (value: object): void => print(JSON.stringify(value, undefined, 2));
+
+/** @returns the exit code: 1 where nothing fits @throws UsageError, ModelError, ConfigError */
+export async function runPlan(flags: PlanFlags & PlanOutputs): Promise<number> {
+  if (flags.price !== undefined && flags.tokens === undefined)
+    throw new UsageError("--price is of a run; give its length with --tokens 30e9");
+  const question = inverseOf(flags);
+  if (question) return answerInverse(question, flags);
+  if (flags.params === undefined && flags.model === undefined) return planThisMachine(flags);
+  const job = planJob(flags);
+  const answer = await answerPlan(job.subject, job.asked);
+  const length = flags.tokens === undefined ? undefined : lengthOf(flags.tokens, flags, job, answer);
+  const { shape } = job.model;
+  if (flags.json) {
+    const json = planJson(answer, { name: shape.name, parameters: shape.parameters });
+    printJson({ ...json, ...(length && { run: length.run }) });
+  } else {
+    for (const warning of job.warnings) process.stderr.write(`warning: ${warning}\n`);
+    print(renderPlan(headingOf(job, flags.engine), answer));
+    if (length) print(`\n${renderRunLength(length.run, length.assumed)}`);
+    if (flags.showWork) print(`\n${renderWork(answer)}`);
+  }
+  const { svg, html, writeConfig: configPath } = flags;
+  if (svg !== undefined) writeSvg(svg, job, answer);
+  if (html !== undefined) await writeHtml(html, job, answer, flags.engine);
+  if (configPath !== undefined) writeConfig(configPath, job, answer);
+  const written = [svg, html, configPath].filter((path) => path !== undefined);
+  if (!flags.json && written.length > 0) print(`\nWritten: ${written.join(", ")}.`);
+  return answer.recommended ? 0 : 1;
+}
+
+export function headingOf({ model, machine, like }: PlannedJob, engine: PlanFlags["engine"]): PlanHeading {
+  const { shape, statedParameters } = model;
+  const size = `${shape.layers} layers, ${shape.hidden} wide`;
+  return {
+    model:
+      statedParameters === undefined
+        ? `${shape.name}, ${formatCount(shape.parameters)} parameters: ${size}`
+        : `${shape.name}; states are of the number that was given, all else of that shape`,
+    machine: machine.words,
+    engine: engineWords[engine],
+    job: `${like.precision}, ${like.optimizer.type}`,
+  };
+}
+
+function writeConfig(path: string, { settings }: PlannedJob, { recommended, subject }: PlanAnswer): void {
+  if (!recommended) throw new UsageError(`--write-config ${path}: nothing fits, so there is nothing to write`);
+  const placed = placedSettings(settings, recommended.placement, recommended.batch, subject.asked.ranks);
+  try {
+    writeFileSync(path, `${JSON.stringify(placed, undefined, 2)}\n`);
+  } catch (error) {
+    throw new UsageError(`--write-config ${path} cannot be written: ${(error as Error).message}`);
+  }
+}
+
+/** Undefined where nothing fits. */
+function lengthOf(
+  tokens: number,
+  { price, ranks }: PlanFlags & PlanOutputs,
+  { machine, model, subject }: PlannedJob,
+  { recommended }: PlanAnswer,
+): { readonly run: RunLength; readonly assumed: string } | undefined {
+  if (!recommended) return undefined;
+  const { peakPerSecond } = machine;
+  if (recommended.time)
+    return {
+      run: runLength(tokens, recommended.time, { ranks, price, peakPerSecond }),
+      assumed: "the simulated step, with the shares of peak and of links in docs/hardware.md",
+    };
+  const products = machine.machineOf?.(ranks).processor.productsPerSecond;
+  if (!products) throw new UsageError("--tokens needs a speed; name a card with --device, such as A10G");
+  const { shape } = model;
+  const work = tokenOperations({ ...shape, sequence: subject.asked.seqLength, attention: "whole" });
+  // Checkpointing runs the forward pass again: 8 operations for each 6.
+  const operations = subject.asked.checkpointing ? (work * 4) / 3 : work;
+  const reached = products.bf16;
+  const tokensPerSecond = (ranks * reached) / operations;
+  return {
+    run: runLength(
+      tokens,
+      { tokensPerSecond, operations, seconds: 1 / tokensPerSecond },
+      { ranks, price, peakPerSecond },
+    ),
+    assumed:
+      "compute alone, 6 operations a parameter and token and attention's, at the share of peak in docs/hardware.md",
+  };
+}
+
+/** @throws UsageError for several */
+function inverseOf(flags: PlanOutputs): InverseQuestion | undefined {
+  const asked = (["largestModel", "fewestRanks", "largestBatch"] as const).filter((question) => flags[question]);
+  if (asked.length > 1)
+    throw new UsageError("--largest-model, --fewest-ranks and --largest-batch are one question each");
+  return asked[0];
+}
+
+const answers: Readonly<Record<InverseQuestion, (subject: PlanSubject) => Promise<Inverse[]>>> = {
+  largestModel: largestModels,
+  fewestRanks,
+  largestBatch: largestBatches,
+};
+
+/** Any model will do where the largest is asked for. */
+const anyParameters = 1e9;
+
+async function answerInverse(question: InverseQuestion, flags: PlanFlags & PlanOutputs): Promise<number> {
+  if (question === "largestModel" && (flags.params !== undefined || flags.model !== undefined))
+    throw new UsageError("--largest-model looks for the model; leave --params and --model out");
+  const job = planJob(question === "largestModel" ? { ...flags, params: anyParameters } : flags);
+  const found = await answers[question](job.subject);
+  if (flags.json)
+    printJson({ question, answers: found.map(({ placement, answer }) => ({ ...placement, answer: answer ?? null })) });
+  else {
+    const heading = headingOf(job, flags.engine);
+    const model = question === "largestModel" ? "GPTs of any size, as wide and deep as published ones" : heading.model;
+    print(renderHeading({ ...heading, model }, job.subject, 1));
+    print(`\n${renderInverse(question, found)}`);
+  }
+  return found.some(({ answer }) => answer !== undefined) ? 0 : 1;
+}

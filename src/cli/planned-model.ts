@@ -1,0 +1,115 @@
+/** The model that a plan is about: a published name, a folder, a config.json, or nothing but a number of parameters. */
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { parseGpt2Config } from "../checkpoint/gpt2-json.ts";
+import { ModelError, UsageError } from "../errors/errors.ts";
+import { describeModel } from "../nn/describe.ts";
+import { Gpt2 } from "../nn/models/gpt2.ts";
+import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
+import { shapeOfHuggingFaceConfig } from "../planner/huggingface-shape.ts";
+import { publishedShape } from "../planner/published-shapes.ts";
+import type { TransformerShape } from "../planner/shape.ts";
+import { shapeForParameters } from "../planner/shape-for-parameters.ts";
+import { elementsOf } from "../tensor/tensor.ts";
+
+export interface PlannedModel {
+  readonly shape: TransformerShape;
+  /** What this engine trains; undefined: an architecture that it does not have. */
+  readonly gpt2: Gpt2Config | undefined;
+  /** The number of parameters that the model only stands for. */
+  readonly statedParameters: number | undefined;
+}
+
+/** @throws UsageError for neither or both, ModelError for what is no model */
+export function plannedModel({
+  params,
+  model,
+}: {
+  params?: number | undefined;
+  model?: string | undefined;
+}): PlannedModel {
+  if (params !== undefined && model !== undefined)
+    throw new UsageError("--params and --model both say how large the model is; give one of them");
+  if (params !== undefined) return modelOfSize(params);
+  if (model === undefined) throw new UsageError("no model: give --params 1.5e9, or --model NAME, DIR or config.json");
+  const ours = Object.hasOwn(gpt2Configs, model) ? gpt2Configs[model as keyof typeof gpt2Configs] : undefined;
+  if (ours) return { shape: shapeOfGpt2(ours, model), gpt2: ours, statedParameters: undefined };
+  const published = publishedShape(model);
+  if (published) return { shape: published, gpt2: undefined, statedParameters: undefined };
+  return modelOfFile(model);
+}
+
+/** The GPT of about that many parameters. */
+export function modelOfSize(parameters: number): PlannedModel {
+  const shape = shapeForParameters(parameters);
+  return { shape, gpt2: gptOfShape(shape), statedParameters: parameters };
+}
+
+const gptOfShape = ({ vocabulary, positions, hidden, layers, heads }: TransformerShape): Gpt2Config => ({
+  vocabularySize: vocabulary,
+  positions,
+  hidden,
+  layers,
+  heads,
+  layerNormEpsilon: 1e-5,
+  initializerRange: 0.02,
+  embeddingDropout: 0,
+  attentionDropout: 0,
+  residualDropout: 0,
+  tied: true,
+});
+
+export function shapeOfGpt2(config: Gpt2Config, name: string): TransformerShape {
+  const { description } = describeModel(new Gpt2(config));
+  const parameters = description.units
+    .flatMap((unit) => unit.parameters)
+    .reduce((sum, { shape }) => sum + elementsOf(shape), 0);
+  return {
+    name,
+    parameters,
+    layers: config.layers,
+    hidden: config.hidden,
+    heads: config.heads,
+    keyValueHeads: config.heads,
+    feedForward: 4 * config.hidden,
+    isGated: false,
+    vocabulary: config.vocabularySize,
+    positions: config.positions,
+    isTied: config.tied,
+    hasDropout: config.residualDropout > 0,
+  };
+}
+
+function modelOfFile(path: string): PlannedModel {
+  const file = isFolder(path) ? join(path, "config.json") : path;
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    const known = `${Object.keys(gpt2Configs).join(", ")}, a folder with config.json, or a config.json`;
+    const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "no such model or file" : (error as Error).message;
+    throw new ModelError(`--model ${path}: ${why}; wanted ${known}; --params 1.5e9 needs none of them`);
+  }
+  const record = jsonObject(text, file);
+  if (record.model_type === "gpt2") {
+    const gpt2 = parseGpt2Config(text, file);
+    return { shape: shapeOfGpt2(gpt2, path), gpt2, statedParameters: undefined };
+  }
+  return {
+    shape: { ...shapeOfHuggingFaceConfig(record, file), name: path },
+    gpt2: undefined,
+    statedParameters: undefined,
+  };
+}
+
+function jsonObject(text: string, file: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  } catch {
+    // Said below.
+  }
+  throw new ModelError(`${file} is not a JSON object; wanted the config.json of a model, or --params 1.5e9`);
+}
+
+const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;

@@ -1,0 +1,65 @@
+/** Words for placements, shortages and times that all reports of plans use. */
+import type { OffloadDevice } from "../config/types.ts";
+import type { OverlappedQueue } from "../device/overlap.ts";
+import type { Placement } from "../plan/placement.ts";
+import type { PlanRow } from "../planner/answer.ts";
+import type { Shortage } from "../planner/fit.ts";
+import type { StepTime } from "../planner/step-time.ts";
+import type { PlanSubject } from "../planner/subject.ts";
+
+const placeOf: Readonly<Record<OffloadDevice, string>> = { none: "the device", cpu: "the host", nvme: "disk" };
+
+/** "stage 1", "stage 2, optimizer on the host", "stage 3, optimizer and parameters on disk". */
+export function placementWords({ stage, offloadOptimizer, offloadParam }: Placement): string {
+  if (offloadOptimizer === "none") return `stage ${stage}`;
+  if (offloadParam === offloadOptimizer)
+    return `stage ${stage}, optimizer and parameters on ${placeOf[offloadOptimizer]}`;
+  const parameters = offloadParam === "none" ? "" : `, parameters on ${placeOf[offloadParam]}`;
+  return `stage ${stage}, optimizer on ${placeOf[offloadOptimizer]}${parameters}`;
+}
+
+const shortageWords: Readonly<Record<Shortage, string>> = {
+  device: "device",
+  host: "host",
+  disk: "disk",
+  together: "memory",
+};
+
+export const fitWords = (short: readonly Shortage[]): string =>
+  short.length === 0 ? "yes" : `no: ${short.map((name) => shortageWords[name]).join(", ")}`;
+
+const queueWords: Readonly<Record<"compute" | OverlappedQueue, string>> = {
+  compute: "compute",
+  collective: "collectives",
+  down: "copies down",
+  up: "copies up",
+  update: "host update",
+  diskRead: "disk reads",
+  diskWrite: "disk writes",
+};
+
+export const queueName = (queue: "compute" | OverlappedQueue): string => queueWords[queue];
+
+/** "84.2 ms", "1.25 s", "3 min 20 s". */
+export function secondsText(seconds: number): string {
+  if (seconds < 1) return `${(seconds * 1000).toPrecision(3)} ms`;
+  if (seconds < 60) return `${seconds.toPrecision(3)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+export const rateText = (perSecond: number): string =>
+  perSecond >= 1e4 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
+
+/** "2Ψ", "3Ψ", with nine micro-batches "27Ψ": what a rank sends in a step over the (N - 1)/N of Ψ that others have; "0" of one rank. */
+export function communicationWords({ estimate }: PlanRow, { asked, parameters }: PlanSubject): string {
+  const { ranks } = asked;
+  if (ranks === 1) return "0";
+  const times = (estimate.commElements * ranks) / (ranks - 1) / parameters;
+  return `${Number(times.toFixed(times < 10 ? 1 : 0))}Ψ`;
+}
+
+/** "compute 97 %", "host update: compute waits 82 %". */
+export function boundWords({ boundBy, computeSeconds, seconds }: StepTime): string {
+  const share = Math.round((100 * computeSeconds) / seconds);
+  return boundBy === "compute" ? `compute ${share} %` : queueWords[boundBy];
+}
