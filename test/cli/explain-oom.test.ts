@@ -3,7 +3,6 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runExplainOom } from "../../src/cli/explain-oom.ts";
 import { root, run, temporaryFolder, tooWide, writeFiles } from "./command.ts";
 
 const trace = [
