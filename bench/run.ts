@@ -5,6 +5,7 @@
 import { renderTable } from "../src/report/table.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
+import { measureForetold } from "./foretold.ts";
 import { measureHidden } from "./hidden.ts";
 import { type KernelResult, meanShare, measureAttention, measureProducts } from "./kernels-matmul.ts";
 import { measureMemoryKernels } from "./kernels-memory.ts";
@@ -98,7 +99,21 @@ async function hidden(): Promise<void> {
   print("A slower drive costs what is not hidden: 19 million parameters, 8192 tokens", headers, rows);
 }
 
-const sections = { products, attention, memory, collectives, step, disk, hidden };
+async function foretold(): Promise<void> {
+  const rows = (await measureForetold()).map(({ name, measuredSeconds, foretoldSeconds }) => {
+    const error = 100 * (foretoldSeconds / measuredSeconds - 1);
+    return [
+      name,
+      measuredSeconds.toFixed(2),
+      foretoldSeconds.toFixed(2),
+      `${error > 0 ? "+" : ""}${error.toFixed(0)} %`,
+    ];
+  });
+  const title = "A step of GPT-2 124M with 512 tokens a rank: measured, and simulated with this machine's calibration";
+  print(title, ["job", "measured, s", "simulated, s", "error"], rows);
+}
+
+const sections = { products, attention, memory, collectives, step, disk, hidden, foretold };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {

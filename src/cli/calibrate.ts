@@ -12,6 +12,7 @@ import type { Logger } from "../log/logger.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import { formatBytes, formatOperations } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
+import { wrap } from "../report/wrap.ts";
 import type { CalibrationJob, CalibrationMessage } from "./calibrate-rank.ts";
 import { measureSpeed } from "./machine-speed.ts";
 
@@ -61,14 +62,22 @@ function jobs(): CalibrationJob[] {
 
 /** @throws UsageError for a folder or file that cannot be used, ShunyaError where a run fails */
 export async function runCalibrate({ file, folder }: CalibrateOptions, logger: Logger): Promise<void> {
-  const cores = availableParallelism();
+  const text = `Measuring ${availableParallelism()} cores by training a small GPT on each; other work on this machine disturbs it.`;
+  process.stdout.write(`${wrap(text)}\n`);
+  const calibration = await calibrate(folder, logger);
+  keep(calibration, file);
   process.stdout.write(
-    `Measuring ${cores} cores by training a small GPT on each; other work on this machine disturbs it.\n`,
+    `\n${renderCalibration(calibration)}\n\nKept in ${file}: plan and simulate speak of this machine by it.\n`,
   );
+}
+
+/** @param folder on the drive that is measured too @throws UsageError, ShunyaError */
+export async function calibrate(folder: string | undefined, logger: Logger): Promise<Calibration> {
+  const cores = availableParallelism();
   const tallies = new Map<string, Tally>();
   for (const job of jobs()) await addRun(tallies, job, cores, logger);
   const drive = folder === undefined ? undefined : await measureDrive(folder);
-  const calibration: Calibration = {
+  return {
     version: 1,
     measuredAt: new Date().toISOString(),
     processor: cpus()[0]?.model.trim() ?? process.arch,
@@ -77,10 +86,6 @@ export async function runCalibrate({ file, folder }: CalibrateOptions, logger: L
     core: coreRates(tallies),
     drive,
   };
-  keep(calibration, file);
-  process.stdout.write(
-    `\n${renderCalibration(calibration)}\n\nKept in ${file}: plan and simulate speak of this machine by it.\n`,
-  );
 }
 
 async function addRun(tallies: Map<string, Tally>, job: CalibrationJob, ranks: number, logger: Logger): Promise<void> {

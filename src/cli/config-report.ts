@@ -51,7 +51,7 @@ function valueRows(name: string, value: unknown, paths: readonly string[], answe
   if (typeof value === "object" && value !== null && !Array.isArray(value)) {
     const { type, kind, ...rest } = value as Record<string, unknown>;
     const inner = Object.entries(rest).flatMap(([key, item]) =>
-      valueRows(`  ${key}`, item, [innerPath(paths[0]!, key)], answer),
+      valueRows(`  ${key}`, item, [innerPath(paths[0]!, key, type)], answer),
     );
     return [[name, String(type ?? kind ?? ""), origin], ...inner];
   }
@@ -63,7 +63,7 @@ function valueRows(name: string, value: unknown, paths: readonly string[], answe
   return [[name, shownScalar(value), origin]];
 }
 
-function shownScalar(value: unknown): string {
+export function shownScalar(value: unknown): string {
   if (value === Number.POSITIVE_INFINITY) return runLength;
   if (value === null || value === undefined || Array.isArray(value)) return "-";
   if (typeof value === "number" && Number.isInteger(value) && value >= 10_000) return formatCount(value);
@@ -82,6 +82,8 @@ const keyNames: Readonly<Record<string, string>> = {
   beta1: "betas",
   beta2: "betas",
   epsilon: "eps",
+  learningRateDecay: "lr_decay",
+  initialAccumulator: "initial_accumulator_value",
   initialScale: "initial_scale_power",
   window: "loss_scale_window",
   minScale: "min_loss_scale",
@@ -90,15 +92,39 @@ const keyNames: Readonly<Record<string, string>> = {
   totalSteps: "total_num_steps",
 };
 
-/** The path of a key beside the one at `path`, or among its parameters. */
-function innerPath(path: string, name: string): string {
+const warmupNames = { minLearningRate: "warmup_min_lr", maxLearningRate: "warmup_max_lr" };
+
+/** The same of values that each schedule calls otherwise. */
+const keyNamesOf: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  WarmupLR: warmupNames,
+  WarmupDecayLR: warmupNames,
+  WarmupCosineLR: { minRatio: "warmup_min_ratio" },
+  OneCycle: {
+    minLearningRate: "cycle_min_lr",
+    maxLearningRate: "cycle_max_lr",
+    decayRate: "decay_lr_rate",
+    firstStepSize: "cycle_first_step_size",
+    secondStepSize: "cycle_second_step_size",
+    momentum: "cycle_momentum",
+  },
+  LRRangeTest: {
+    minLearningRate: "lr_range_test_min_lr",
+    stepSize: "lr_range_test_step_size",
+    stepRate: "lr_range_test_step_rate",
+    staircase: "lr_range_test_staircase",
+  },
+};
+
+/** The path of a key beside the one at `path`, or among its parameters. @param type of what it is a parameter of */
+export function innerPath(path: string, name: string, type: unknown): string {
   const section = path.slice(0, path.lastIndexOf("."));
-  const key = keyNames[name] ?? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const own = keyNamesOf[String(type)]?.[name] ?? keyNames[name];
+  const key = own ?? name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return `${path.endsWith(".type") ? `${section}.params` : section}.${key}`;
 }
 
 /** Where the first of the value's keys stands that was given; else how the value came about. */
-function originOf(paths: readonly string[], { draft, question }: ConfigAnswer): string {
+export function originOf(paths: readonly string[], { draft, question }: ConfigAnswer): string {
   const source = (path: string) => draft.sources?.get(path) ?? "default";
   const path = paths.find((p) => source(p) === "file" || source(p) === "flag") ?? paths[0]!;
   const filled = draft.autos?.find((auto) => auto.path === path);

@@ -1,7 +1,7 @@
 /** `shunya config`: what a configuration file comes to, where each value is from, and everything that is wrong with it. */
 import { type ConfigReading, readConfigFile } from "../config/json.ts";
 import { canonicalPath } from "../config/known-keys.ts";
-import { type ConfigResolution, examineConfig, type Override } from "../config/resolve.ts";
+import { type ConfigResolution, examineConfig, type Override, type ResolveInput } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
@@ -14,14 +14,16 @@ import type { PlannedSizes } from "../plan/sizes.ts";
 import { terminalWidth } from "../report/wrap.ts";
 import { derivedWords, offloadDetails, offloadPaths } from "./config-details.ts";
 import { renderConfigAnswer, renderConfigJson } from "./config-report.ts";
-import { describeForConfig, type OpenedModel, openModel } from "./job.ts";
+import { describeForConfig, type OpenedModel, openModel, type TrainJob } from "./job.ts";
 
 export interface ConfigQuestion {
   readonly file: string;
   readonly overrides: readonly Override[];
   readonly ranks: number;
   /** A published name or a folder; sizes that the file leaves out are then derived from it. */
-  readonly model: string | undefined;
+  readonly model: TrainJob["model"] | undefined;
+  /** What is known of a model that this version does not have. */
+  readonly described?: ResolveInput["model"];
 }
 
 /** One resolved value under its name in the JSON form. */
@@ -111,7 +113,7 @@ export async function answerConfig(question: ConfigQuestion, reading: ConfigRead
       file: reading.file,
       overrides: question.overrides,
       worldSize: question.ranks,
-      model: model && describeForConfig(question.model!, model.config),
+      model: model ? describeForConfig(question.model!, model.config) : question.described,
     });
   const config = examined?.config;
   const { sizes, problem } = config && model ? planOf(config, model) : {};

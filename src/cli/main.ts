@@ -5,6 +5,7 @@ import { ShunyaError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
+import { explainCommand } from "./explain-command.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
@@ -208,6 +209,7 @@ function program(): Command {
     .addCommand(simulateCommand())
     .addCommand(trainCommand())
     .addCommand(configCommand())
+    .addCommand(explainCommand())
     .addCommand(generateCommand())
     .addCommand(launchCommand())
     .addCommand(benchCommand());

@@ -3,22 +3,14 @@ import { parseConfigObject } from "../config/json.ts";
 import { examineConfig, type Override } from "../config/resolve.ts";
 import type { ElementType, OptimizerConfig, ResolvedConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
-import { createOptimizer } from "../optim/optimizer.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
-import {
-  deepSpeedDefaults,
-  deepSpeedPlacements,
-  defaultBuckets,
-  defaultOverlapComm,
-  estimateDeepSpeed,
-} from "../planner/deepspeed.ts";
 import { type EngineJob, estimateByEngine } from "../planner/engine-estimate.ts";
 import { type BatchSplit, placedSettings, plainSettings } from "../planner/settings.ts";
 import { timeStep } from "../planner/step-time.ts";
 import type { PlanSubject, Variant } from "../planner/subject.ts";
-import { isSame } from "../report/placement-name.ts";
 import { type ConfigFileSettings, readConfigSettings } from "./config-settings.ts";
+import { estimateForDeepSpeed } from "./deepspeed-job.ts";
 import { describeForConfig } from "./job.ts";
 import { type MachineFlags, type PlannedMachine, plannedMachine } from "./planned-machine.ts";
 import { modelOfSize, type PlannedModel, plannedModel } from "./planned-model.ts";
@@ -50,6 +42,8 @@ export interface PlannedJob {
   readonly like: Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
   /** What `--write-config` writes, but for placement and batch. */
   readonly settings: Readonly<Record<string, unknown>>;
+  /** What each "auto" of the file became. */
+  readonly autos: ReadonlyMap<string, unknown>;
   readonly warnings: readonly string[];
   /** The engine's job with something changed. @throws UsageError for a model that this engine does not have */
   readonly jobOf: (variant: Variant) => EngineJob;
@@ -86,7 +80,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const subject: PlanSubject =
     flags.engine === "shunya"
       ? { ...common, ...byEngine(jobOf, machine) }
-      : { ...common, ...byDeepSpeed(model, machine, like), timeOf: undefined };
+      : { ...common, ...byDeepSpeed(model, machine, like, settings), timeOf: undefined };
   return {
     subject,
     asked: askedPlacement(file),
@@ -94,6 +88,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
     machine,
     like,
     settings,
+    autos: new Map(file?.config.autos.map(({ path, value }) => [path, value])),
     warnings: file?.config.warnings ?? [],
     jobOf,
   };
@@ -206,37 +201,20 @@ function byDeepSpeed(
   model: PlannedModel,
   machine: PlannedMachine,
   like: PlannedJob["like"],
+  settings: PlannedJob["settings"],
 ): Pick<PlanSubject, "estimateOf"> {
-  const { sizes, precision, optimizer, gradientAccumulationType } = like;
-  const isHalf = precision !== "fp32";
-  const buckets = {
-    reduceElements: sizes.reduceBucketSize ?? defaultBuckets.reduceElements,
-    allgatherElements: sizes.allgatherBucketSize ?? defaultBuckets.allgatherElements,
-    prefetchElements: sizes.prefetchBucketSize ?? defaultBuckets.prefetchElements,
-    liveElements: sizes.maxLiveParameters ?? defaultBuckets.liveElements,
-    persistenceElements: sizes.paramPersistenceThreshold ?? defaultBuckets.persistenceElements,
-    subGroupElements: sizes.subGroupSize ?? defaultBuckets.subGroupElements,
-  };
   return {
-    estimateOf:
-      ({ ranks, seqLength, checkpointing, parameters }) =>
-      async (placement, batch) => {
-        if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
-        return estimateDeepSpeed({
-          ...deepSpeedDefaults,
-          shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
-          placement,
-          ranks,
-          ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
-          ...batch,
-          seqLength,
-          precision,
-          optimizerBytes: 4 * createOptimizer(optimizer).states.length + (isHalf ? 4 : 0),
-          gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
-          checkpointing,
-          buckets,
-          overlapComm: defaultOverlapComm[placement.stage] || like.overlapComm,
-        });
-      },
+    estimateOf: (variant) => async (placement, batch) => {
+      const { ranks, seqLength, checkpointing, parameters } = variant;
+      if (!configOf(settings, placement, batch, variant, undefined)) return undefined;
+      return estimateForDeepSpeed(like, placement, {
+        ...batch,
+        shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
+        ranks,
+        ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
+        seqLength,
+        checkpointing,
+      });
+    },
   };
 }

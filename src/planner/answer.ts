@@ -30,7 +30,7 @@ export interface PlanAnswer {
   readonly recommended: PlanRow | undefined;
   /** Where the batch is given and its undivided part of a rank does not fit: the ways to divide it at the asked placement. */
   readonly splits: readonly PlanRow[];
-  /** Where nothing fits: changes with which something does. */
+  /** Where nothing fits: changes with which something does; where something must be offloaded: checkpointing, if that does without. */
   readonly remedies: readonly Remedy[];
 }
 
@@ -70,7 +70,7 @@ export async function answerPlan(subject: PlanSubject, asked: AskedPlacement): P
     tried: found.tried,
     recommended,
     splits: await splitsOf(subject, room, asked, choice),
-    remedies: recommended ? [] : await remediesOf(subject),
+    remedies: recommended ? await withoutOffload(subject, recommended.placement) : await remediesOf(subject),
   };
 }
 
@@ -149,6 +149,14 @@ async function remediesOf(subject: PlanSubject): Promise<Remedy[]> {
     doublings(asked.ranks, mostRanks).map((ranks) => ({ ...asked, ranks })),
   );
   return remedies;
+}
+
+/** Recomputing costs a third more compute, which is often less than what an offload costs. */
+async function withoutOffload(subject: PlanSubject, { offloadOptimizer }: Placement): Promise<Remedy[]> {
+  if (offloadOptimizer === "none" || subject.asked.checkpointing) return [];
+  const variant = { ...subject.asked, checkpointing: true };
+  const placement = await whatFits(subject, variant);
+  return placement?.offloadOptimizer === "none" ? [{ change: "checkpointing", variant, placement }] : [];
 }
 
 /** The recommended placement with one sequence in a micro-batch. */

@@ -190,6 +190,8 @@ function renderRecommendation(answer: PlanAnswer, row: PlanRow): string {
       ),
     );
   }
+  for (const { placement: other } of answer.remedies)
+    lines.push(wrap(`With activation checkpointing (--checkpointing) ${placementWords(other)} does, without offload.`));
   return lines.join("\n");
 }
 

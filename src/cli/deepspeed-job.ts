@@ -1,0 +1,49 @@
+/** A configuration as the DeepSpeed estimator is asked about it. */
+import type { ResolvedConfig } from "../config/types.ts";
+import { createOptimizer } from "../optim/optimizer.ts";
+import type { Placement } from "../plan/placement.ts";
+import {
+  type DeepSpeedEstimate,
+  type DeepSpeedQuestion,
+  deepSpeedDefaults,
+  deepSpeedPlacements,
+  defaultBuckets,
+  defaultOverlapComm,
+  estimateDeepSpeed,
+} from "../planner/deepspeed.ts";
+import { isSame } from "../report/placement-name.ts";
+
+type Like = Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
+
+/** What the file does not say. */
+export type DeepSpeedRun = Pick<
+  DeepSpeedQuestion,
+  "shape" | "ranks" | "ranksPerNode" | "microBatch" | "gradientAccumulation" | "seqLength" | "checkpointing"
+>;
+
+/** @returns undefined where DeepSpeed has no such placement */
+export function estimateForDeepSpeed(
+  like: Like,
+  placement: Placement,
+  run: DeepSpeedRun,
+): DeepSpeedEstimate | undefined {
+  if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
+  const { sizes, precision, optimizer, gradientAccumulationType, overlapComm } = like;
+  return estimateDeepSpeed({
+    ...deepSpeedDefaults,
+    ...run,
+    placement,
+    precision,
+    optimizerBytes: 4 * createOptimizer(optimizer).states.length + (precision === "fp32" ? 0 : 4),
+    gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
+    buckets: {
+      reduceElements: sizes.reduceBucketSize ?? defaultBuckets.reduceElements,
+      allgatherElements: sizes.allgatherBucketSize ?? defaultBuckets.allgatherElements,
+      prefetchElements: sizes.prefetchBucketSize ?? defaultBuckets.prefetchElements,
+      liveElements: sizes.maxLiveParameters ?? defaultBuckets.liveElements,
+      persistenceElements: sizes.paramPersistenceThreshold ?? defaultBuckets.persistenceElements,
+      subGroupElements: sizes.subGroupSize ?? defaultBuckets.subGroupElements,
+    },
+    overlapComm: defaultOverlapComm[placement.stage] || overlapComm,
+  });
+}

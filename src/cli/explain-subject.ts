@@ -1,0 +1,143 @@
+/** From a configuration and what is said of the model and the machine to what is explained. */
+import type { ConfigResolution, Override } from "../config/resolve.ts";
+import { Device } from "../device/device.ts";
+import { SimulatedBackend } from "../device/simulated.ts";
+import { UsageError } from "../errors/errors.ts";
+import { describeModel } from "../nn/describe.ts";
+import { Gpt2 } from "../nn/models/gpt2.ts";
+import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
+import { createPlan, type Plan } from "../plan/plan.ts";
+import { placementOf, type Subject } from "../planner/explained.ts";
+import { leanerPlacement } from "../planner/leaner.ts";
+import { planOfPsi } from "../planner/psi-model.ts";
+import type { Leaner } from "../report/explain-advice.ts";
+import type { ConfigQuestion } from "./config.ts";
+import { estimateForDeepSpeed } from "./deepspeed-job.ts";
+import { forecastShape } from "./foretell.ts";
+import type { PlannedMachine } from "./planned-machine.ts";
+import { type PlannedModel, plannedModel } from "./planned-model.ts";
+
+export interface ExplainQuestion {
+  readonly file: string;
+  readonly overrides: readonly Override[];
+  readonly ranks: number;
+  /** A published name, a folder or a config.json. */
+  readonly model: string | undefined;
+  /** In place of a model. */
+  readonly parameters: number | undefined;
+  /** Undefined: the model's positions, or what is usual for a size. */
+  readonly seqLength: number | undefined;
+  /** Undefined: whether the job is placed well is not judged. */
+  readonly machine: PlannedMachine | undefined;
+}
+
+export interface ExplainedModel extends PlannedModel {
+  /** As the reader of configurations is to know it. */
+  readonly forConfig: Pick<ConfigQuestion, "model" | "described">;
+}
+
+/** @throws ModelError, UsageError */
+export function modelOf({
+  model,
+  parameters,
+}: Pick<ExplainQuestion, "model" | "parameters">): ExplainedModel | undefined {
+  if (model === undefined && parameters === undefined) return undefined;
+  const planned = plannedModel({ params: parameters, model });
+  const { shape, gpt2 } = planned;
+  const known = { name: shape.name, hiddenSize: shape.hidden, parameterElements: shape.parameters };
+  const isOurs = model !== undefined && Object.hasOwn(gpt2Configs, model);
+  return { ...planned, forConfig: gpt2 ? { model: isOurs ? model : gpt2 } : { model: undefined, described: known } };
+}
+
+/** Where neither a file nor a flag says: how long GPTs of that size are trained. */
+const usualSeqLength = 1024;
+
+export async function examine(
+  question: ExplainQuestion,
+  config: ConfigResolution,
+  model: ExplainedModel | undefined,
+): Promise<{ readonly subject: Subject; readonly leaner: Leaner | undefined }> {
+  const { file, machine, ranks } = question;
+  const seqLength = seqLengthOf(question, model);
+  const isMeant = model?.gpt2 !== undefined && model.statedParameters === undefined;
+  const laidOut = model?.gpt2 && planOf(model.gpt2, config);
+  const plan = isMeant
+    ? laidOut!
+    : planOfPsi(config, model?.statedParameters ?? model?.shape.parameters, alignmentBytes());
+  const deepSpeedOf = (placement: ReturnType<typeof placementOf>) =>
+    model && seqLength !== undefined
+      ? estimateForDeepSpeed(config, placement, {
+          shape: model.shape,
+          ranks,
+          ranksPerNode: machine?.machineOf?.(ranks).ranksPerNode ?? ranks,
+          microBatch: config.microBatch,
+          gradientAccumulation: config.gradientAccumulation,
+          seqLength,
+          checkpointing: config.activationCheckpointing,
+        })
+      : undefined;
+  const subject: Subject = {
+    file,
+    config,
+    plan,
+    known: isMeant ? "model" : model ? "parameters" : "nothing",
+    modelName: model?.shape.name,
+    sizes: laidOut?.sizes,
+    seqLength,
+    forecast:
+      isMeant && isCountable(plan)
+        ? await forecastShape(model.gpt2!, { config: withAnyDisk(config), seqLength: seqLength!, threads: 1 })
+        : undefined,
+    deepSpeed: deepSpeedOf(placementOf(config)),
+  };
+  const room = machine?.roomOf(ranks);
+  const estimate = room && leanerPlacement(placementOf(config), room, deepSpeedOf);
+  return { subject, leaner: room && estimate && { estimate, room } };
+}
+
+/** @throws UsageError for a sequence that the model cannot take */
+export function seqLengthOf(
+  { seqLength }: Pick<ExplainQuestion, "seqLength">,
+  model: PlannedModel | undefined,
+): number | undefined {
+  if (model === undefined) return seqLength;
+  const { shape, statedParameters } = model;
+  if (statedParameters !== undefined) return seqLength ?? Math.min(shape.positions, usualSeqLength);
+  if (seqLength !== undefined && seqLength > shape.positions)
+    throw new UsageError(
+      `--seq-length ${seqLength} is longer than the ${shape.positions} positions of ${shape.name}; give at most that`,
+    );
+  return seqLength ?? shape.positions;
+}
+
+const planOf = (model: Gpt2Config, config: ConfigResolution): Plan =>
+  createPlan({
+    model: describeModel(new Gpt2(model)).description,
+    config: withAnyDisk(config),
+    alignmentBytes: alignmentBytes(),
+  });
+
+/** A forecast makes every collective and every update's piece of two steps one by one. */
+const mostPieces = 1e5;
+
+function isCountable({ parameterElements, worldSize, sizes }: Plan): boolean {
+  const collectives = parameterElements / Math.min(sizes.reduceBucket.elements, sizes.allgatherBucket.elements);
+  const updates = parameterElements / worldSize / sizes.subGroup.elements;
+  return Math.max(collectives, updates) <= mostPieces;
+}
+
+/** A plan needs the name of a folder, and no folder. */
+const withAnyDisk = (config: ConfigResolution): ConfigResolution => ({
+  ...config,
+  disk: {
+    ...config.disk,
+    folders: config.disk.folders.length > 0 ? config.disk.folders : ["FOLDER"],
+    parameterBufferElements: undefined,
+  },
+});
+
+/** Of devices as the engine has them. */
+export function alignmentBytes(): number {
+  using device = new Device({ backend: new SimulatedBackend(1), arenaBytes: 2 ** 52 });
+  return device.alignmentBytes;
+}
