@@ -1,6 +1,7 @@
 // Faults that `npm run mutate` plants one at a time, and the law that must turn red. `find` must occur exactly once in the file.
 
 import { type Law, laws } from "./laws.ts";
+import { planningFaults } from "./planning-faults.ts";
 
 export interface Fault {
   /** In words, for the table. */
@@ -446,4 +447,5 @@ export const faults: readonly Fault[] = [
     replace: 'const seen = "master";',
     law: laws.resumedTiers,
   },
+  ...planningFaults,
 ];
