@@ -1,7 +1,7 @@
 // shunya explain --oom as a user runs it.
 import { spawnSync } from "node:child_process";
+import { join } from "node:path";
 import { expect, test } from "vitest";
-import { runExplainOom } from "../../src/cli/explain-oom.ts";
 import { root, run, temporaryFolder, tooWide, writeFiles } from "./command.ts";
 
 const trace = [

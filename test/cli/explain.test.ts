@@ -1,4 +1,5 @@
 // shunya explain as a user runs it, and over fifty configurations.
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { explainConfig } from "../../src/cli/explain.ts";
 import type { ExplainQuestion } from "../../src/cli/explain-subject.ts";
@@ -236,4 +237,14 @@ test.each([
   const { exitCode, stderr } = await run(args, folder);
   expect(exitCode).toBe(2);
   expect(stderr).toMatch(message);
+});
+
+test("the page shows what is printed", async () => {
+  const path = new URL("../../docs/explain.md", import.meta.url);
+  const text = readFileSync(path, "utf8");
+  const file = /```json\n([\s\S]*?)```/.exec(text)![1]!;
+  const question = { ...nothingKnown, parameters: 1.5e9 };
+  const { explanation } = await explainConfig(question, readConfigText(file, "ds.json"));
+  const shown = text.replace(/(?<=```text\n)[\s\S]*?(?=```)/, () => renderExplanation(explanation!, 80));
+  await expect(shown).toMatchFileSnapshot("../../docs/explain.md");
 });
