@@ -42,6 +42,8 @@ export interface PlannedJob {
   readonly like: Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
   /** What `--write-config` writes, but for placement and batch. */
   readonly settings: Readonly<Record<string, unknown>>;
+  /** What each "auto" of the file became. */
+  readonly autos: ReadonlyMap<string, unknown>;
   readonly warnings: readonly string[];
   /** The engine's job with something changed. @throws UsageError for a model that this engine does not have */
   readonly jobOf: (variant: Variant) => EngineJob;
@@ -78,7 +80,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const subject: PlanSubject =
     flags.engine === "shunya"
       ? { ...common, ...byEngine(jobOf, machine) }
-      : { ...common, ...byDeepSpeed(model, machine, like), timeOf: undefined };
+      : { ...common, ...byDeepSpeed(model, machine, like, settings), timeOf: undefined };
   return {
     subject,
     asked: askedPlacement(file),
@@ -86,6 +88,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
     machine,
     like,
     settings,
+    autos: new Map(file?.config.autos.map(({ path, value }) => [path, value])),
     warnings: file?.config.warnings ?? [],
     jobOf,
   };
@@ -198,18 +201,20 @@ function byDeepSpeed(
   model: PlannedModel,
   machine: PlannedMachine,
   like: PlannedJob["like"],
+  settings: PlannedJob["settings"],
 ): Pick<PlanSubject, "estimateOf"> {
   return {
-    estimateOf:
-      ({ ranks, seqLength, checkpointing, parameters }) =>
-      async (placement, batch) =>
-        estimateForDeepSpeed(like, placement, {
-          ...batch,
-          shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
-          ranks,
-          ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
-          seqLength,
-          checkpointing,
-        }),
+    estimateOf: (variant) => async (placement, batch) => {
+      const { ranks, seqLength, checkpointing, parameters } = variant;
+      if (!configOf(settings, placement, batch, variant, undefined)) return undefined;
+      return estimateForDeepSpeed(like, placement, {
+        ...batch,
+        shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
+        ranks,
+        ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
+        seqLength,
+        checkpointing,
+      });
+    },
   };
 }

@@ -2,9 +2,9 @@
 import { writeFileSync } from "node:fs";
 import { UsageError } from "../errors/errors.ts";
 import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
+import { handedOver } from "../planner/handover.ts";
 import { fewestRanks, type Inverse, largestBatches, largestModels } from "../planner/inverse.ts";
 import { type RunLength, runLength } from "../planner/run-length.ts";
-import { placedSettings } from "../planner/settings.ts";
 import type { PlanSubject } from "../planner/subject.ts";
 import { tokenOperations } from "../planner/utilisation.ts";
 import { type InverseQuestion, renderInverse } from "../report/inverse-report.ts";
@@ -80,9 +80,11 @@ export function headingOf({ model, machine, like }: PlannedJob, engine: PlanFlag
   };
 }
 
-function writeConfig(path: string, { settings }: PlannedJob, { recommended, subject }: PlanAnswer): void {
+function writeConfig(path: string, { settings, autos }: PlannedJob, { recommended, subject }: PlanAnswer): void {
   if (!recommended) throw new UsageError(`--write-config ${path}: nothing fits, so there is nothing to write`);
-  const placed = placedSettings(settings, recommended.placement, recommended.batch, subject.asked.ranks);
+  const { placement, batch } = recommended;
+  const { ranks, checkpointing } = subject.asked;
+  const placed = handedOver({ settings, autos, placement, batch, ranks, checkpointing });
   try {
     writeFileSync(path, `${JSON.stringify(placed, undefined, 2)}\n`);
   } catch (error) {

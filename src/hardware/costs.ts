@@ -104,7 +104,7 @@ class World {
   #collective<K extends OpName>(name: K, args: OpArgs<K>): OpCost {
     if (this.#ranks === 1) return { seconds: 0, uses: [] };
     const { peerLink, networkLink } = this.#machine;
-    const wholeBytes = this.#ranks * ownBytes(name, args);
+    const wholeBytes = wholeBufferBytes(name, args, this.#ranks);
     const within = wholeBytes * ((this.#ranks - 1) / this.#ranks);
     const from = wholeBytes * ((this.#nodes - 1) / this.#nodes);
     const withinSeconds = this.#neighbours > 1 ? within / peerLink.bytesPerSecond : 0;
@@ -136,10 +136,11 @@ const up: Use = { resource: "host link up", demand: 1 };
 const linkSeconds = ({ bytesPerSecond, latencySeconds }: Link, bytes: number): number =>
   latencySeconds + bytes / bytesPerSecond;
 
-/** A rank's own part of what a collective moves. */
-function ownBytes<K extends OpName>(name: K, args: OpArgs<K>): number {
+/** Of all ranks' parts together. */
+function wholeBufferBytes<K extends OpName>(name: K, args: OpArgs<K>, ranks: number): number {
   if (name === "barrier") return 0;
   const given = args as { segments?: readonly Segment[]; srcType?: DType; dtype?: DType; bytes?: number };
-  const count = given.segments?.reduce((sum, segment) => sum + segment.count, 0) ?? 0;
-  return given.bytes ?? count * dtypeBytes[given.srcType ?? given.dtype!];
+  if (given.bytes !== undefined) return given.bytes; // a broadcast
+  const ownElements = given.segments?.reduce((sum, segment) => sum + segment.count, 0) ?? 0;
+  return ranks * ownElements * dtypeBytes[given.srcType ?? given.dtype!];
 }

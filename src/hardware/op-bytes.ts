@@ -24,7 +24,10 @@ const counters: { readonly [K in OpName]?: Counter<K> } = {
   copy: (a) => 2 * a.bytes,
   cast: (a) => each(a.count, a.srcType, 1) + each(a.count, a.dstType, 1),
   initNormal: (a) => each(a.count, a.dtype, 1),
-  matmul: (a) => each((a.m + a.n) * a.k, a.dtype, 1) + each(a.m * a.n, a.cType, a.accumulate ? 2 : 1),
+  // What GELU starts from is written too, where the backward pass wants it.
+  matmul: (a) =>
+    each((a.m + a.n) * a.k, a.dtype, 1) +
+    each(a.m * a.n, a.cType, (a.accumulate ? 2 : 1) + (a.preActivation === null ? 0 : 1)),
   attention: (a) => attentionBytes(a, 1),
   attentionBackward: (a) => attentionBytes(a, 2),
   layerNorm: (a) => each(a.rows * a.cols, a.dtype, 2),

@@ -60,7 +60,7 @@ const plotHeight = 320;
 /** Of a line of the subtitle. */
 export const lineHeight = 15;
 /** Of the subtitle's text, on average, with something to spare. */
-const characterWidth = { wide: 7.2, narrow: 6.6 };
+const characterWidth = { wide: 6.5, narrow: 6.4 };
 
 export function layOut(picture: FootprintPicture, width: number): Layout {
   const isWide = width >= wideFrom;

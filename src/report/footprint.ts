@@ -65,9 +65,10 @@ export function pictureOf(question: PictureQuestion): FootprintPicture {
   return {
     title: `Memory of each rank at ZeRO ${first === last ? `stage ${first}` : `stages ${first} to ${last}`}`,
     subtitle: [
-      `${model}: ${formatCount(parameters)} parameters`,
+      model,
+      `Ψ = ${formatCount(parameters)} parameters`,
       formatMany(ranks, "rank"),
-      `${card} with ${formatBytes(room.deviceBytes)} usable`,
+      `${card}, ${formatBytes(room.deviceBytes)} usable`,
     ].join(" · "),
     parameters,
     ranks,

@@ -47,8 +47,9 @@ export function secondsText(seconds: number): string {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
+/** "512", "7.76 k", "14.8 k". */
 export const rateText = (perSecond: number): string =>
-  perSecond >= 1e4 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
+  perSecond >= 999.5 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
 
 /** "2Ψ", "3Ψ", with nine micro-batches "27Ψ": what a rank sends in a step over the (N - 1)/N of Ψ that others have; "0" of one rank. */
 export function communicationWords({ estimate }: PlanRow, { asked, parameters }: PlanSubject): string {

@@ -1,4 +1,5 @@
 // shunya explain --oom as a user runs it.
+
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, test } from "vitest";
