@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { measureShares, median, passNames, SwapSpeed, usualRecordBytes } from "../device/swap-speed.ts";
 import { ShunyaError, UsageError } from "../errors/errors.ts";
-import { type Calibration, coreRates, type DriveRates, type Tally } from "../hardware/calibration.ts";
+import { type Calibration, coreRates, type DriveRates, isCalibration, type Tally } from "../hardware/calibration.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
@@ -177,14 +177,13 @@ export function readCalibration(file: string): Calibration | undefined {
   const wrong = new UsageError(
     `${file} is not a calibration of this version; make it again: shunya doctor --calibrate`,
   );
-  let value: Calibration;
+  let value: unknown;
   try {
-    value = JSON.parse(text) as Calibration;
+    value = JSON.parse(text);
   } catch {
     throw wrong;
   }
-  const rates = [value.core?.productsPerSecond?.bf16, value.core?.memoryBytesPerSecond, value.cores];
-  if (value.version !== 1 || !rates.every((rate) => typeof rate === "number" && rate > 0)) throw wrong;
+  if (!isCalibration(value)) throw wrong;
   return value;
 }
 

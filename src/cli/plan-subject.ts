@@ -5,7 +5,7 @@ import type { ElementType, OptimizerConfig, ResolvedConfig } from "../config/typ
 import { UsageError } from "../errors/errors.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
-import { type EngineJob, estimateByEngine } from "../planner/engine-estimate.ts";
+import { type EngineJob, estimateByEngine, mostTokens } from "../planner/engine-estimate.ts";
 import { type BatchSplit, placedSettings, plainSettings } from "../planner/settings.ts";
 import { timeStep } from "../planner/step-time.ts";
 import type { PlanSubject, Variant } from "../planner/subject.ts";
@@ -68,6 +68,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
     checkpointing: flags.checkpointing === true || file?.config.activationCheckpointing === true,
   };
   checkSeqLength(asked.seqLength, model);
+  checkTokens(asked.seqLength, flags.microBatch ?? file?.config.microBatch ?? 1);
   const jobOf = engineJobs(model, machine, settings, flags);
   const like = file?.config ?? configOf(settings, plain, { microBatch: 1, gradientAccumulation: 1 }, asked, undefined)!;
   const common = {
@@ -119,6 +120,14 @@ function checkSeqLength(seqLength: number, { shape, statedParameters }: PlannedM
   if (statedParameters === undefined && seqLength > shape.positions)
     throw new UsageError(
       `--seq-length ${seqLength} is longer than the ${shape.positions} positions of ${shape.name}; give at most that`,
+    );
+}
+
+function checkTokens(seqLength: number, microBatch: number): void {
+  if (seqLength * microBatch > mostTokens)
+    throw new UsageError(
+      `micro-batches of ${microBatch} x ${seqLength} tokens: wanted at most ${mostTokens} tokens in one; ` +
+        "give less with --seq-length or --micro-batch",
     );
 }
 
@@ -211,7 +220,7 @@ function byDeepSpeed(
         ...batch,
         shape: parameters === undefined ? model.shape : modelOfSize(parameters).shape,
         ranks,
-        ranksPerNode: machine.machineOf?.(ranks).ranksPerNode ?? ranks,
+        ranksPerNode: machine.roomOf(ranks).hostSharers,
         seqLength,
         checkpointing,
       });

@@ -142,7 +142,7 @@ function thisMachine(flags: MachineFlags): PlannedMachine {
   const share = machineShareBytes(1);
   const roomOf = (ranks: number): RankRoom => ({
     deviceBytes: flags.deviceMemory ?? Math.floor(share / ranks),
-    hostBytes: flags.hostMemory === undefined ? Math.floor(share / ranks) : flags.hostMemory,
+    hostBytes: Math.floor((flags.hostMemory ?? share) / ranks),
     diskBytes: Math.floor(diskBytes / ranks),
     hostSharers: ranks,
     togetherBytes: Math.floor(share / ranks),

@@ -37,6 +37,8 @@ export class VirtualClock {
   readonly #capacity: Readonly<Record<string, number>>;
   readonly #pending = Object.fromEntries(queueNames.map((q) => [q, new Fifo()])) as Record<QueueName, Fifo>;
   readonly #issued = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
+  /** Seconds. */
+  readonly #added = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
   readonly #completed = Object.fromEntries(queueNames.map((q) => [q, 0])) as Record<QueueName, number>;
   readonly #measured = Object.fromEntries(queueNames.map((q) => [q, [] as number[]])) as Record<QueueName, number[]>;
   readonly #isMeasured = new Set<QueueName>();
@@ -57,7 +59,9 @@ export class VirtualClock {
     if (!(seconds >= 0 && seconds < Number.POSITIVE_INFINITY))
       throw new InternalError(`an op of the ${queue} queue costs ${seconds} s`);
     const sequence = ++this.#issued[queue];
-    this.#pending[queue].push({ sequence, work, remainingMicros: seconds * 1e6, start: undefined });
+    const added = seconds > 0 ? this.#added[queue] : 0;
+    this.#added[queue] -= added;
+    this.#pending[queue].push({ sequence, work, remainingMicros: (seconds + added) * 1e6, start: undefined });
     return sequence;
   }
 
@@ -65,16 +69,13 @@ export class VirtualClock {
   runUntil({ queue, sequence }: Event): void {
     this.#passWaits();
     while (this.#completed[queue] < sequence)
-      if (!this.#goOn(Number.POSITIVE_INFINITY))
+      if (!this.#goOn())
         throw new InternalError(`the ${queue} queue waits for what never happens, or for op ${sequence} of it`);
   }
 
-  /** Lets time go on for so long, whatever the queues do meanwhile. */
-  advance(seconds: number): void {
-    const end = this.#now + seconds * 1e6;
-    this.#passWaits();
-    while (this.#now < end && this.#goOn(end));
-    this.#now = end;
+  /** The next op of `queue` that takes time takes so much longer: for what is not run, but known to take so long. */
+  lengthenNext(queue: QueueName, seconds: number): void {
+    this.#added[queue] += seconds;
   }
 
   /** As a native queue: [sequence, start, end] triples since the last call. */
@@ -86,16 +87,15 @@ export class VirtualClock {
     return measured;
   }
 
-  /** To the next moment at which an op ends, with the waits that then pass, or to `end`. @returns whether anything is at work */
-  #goOn(end: number): boolean {
+  /** To the next moment at which an op ends, with the waits that then pass. @returns whether anything is at work */
+  #goOn(): boolean {
     const active = queueNames.flatMap((queue) => this.#active(queue) ?? []);
     if (active.length === 0) return false;
     const demands: Record<string, number> = {};
     for (const { cost } of active)
       for (const { resource, demand } of cost.uses) demands[resource] = (demands[resource] ?? 0) + demand;
     const rates = active.map(({ cost }) => this.#rate(cost, demands));
-    const untilNext = Math.min(...active.map(({ item }, i) => item.remainingMicros / rates[i]!));
-    const step = Math.min(untilNext, end - this.#now);
+    const step = Math.min(...active.map(({ item }, i) => item.remainingMicros / rates[i]!));
     this.#now += step;
     for (const [i, { queue, item }] of active.entries()) {
       item.remainingMicros -= step * rates[i]!;

@@ -115,7 +115,7 @@ export function coreRates(tallies: ReadonlyMap<string, Tally>): CoreRates {
       number
     >;
   const isBound = (sort: string): boolean => !otherSorts.has(sort.split(" ")[0]!);
-  const bound = [...tallies].filter(([sort]) => isBound(sort));
+  const bound = [...tallies].filter(([sort, { seconds }]) => isBound(sort) && seconds > 0);
   const sum = (of: (tally: Tally) => number): number => bound.reduce((total, [, tally]) => total + of(tally), 0);
   return {
     productsPerSecond: byType("products"),
@@ -123,10 +123,34 @@ export function coreRates(tallies: ReadonlyMap<string, Tally>): CoreRates {
     droppedAttentionPerSecond: byType("droppedAttention"),
     opBytesPerSecond: Object.fromEntries(bound.map(([sort]) => [sort, rate(sort)])),
     memoryBytesPerSecond: sum(({ work }) => work) / sum(({ seconds }) => seconds),
-    collectiveBytesPerSecond: rate("collective"),
+    // A core that trains alone meets nobody: ranks then reach each other's memory as fast as their own other tier.
+    collectiveBytesPerSecond: tallies.has("collective") ? rate("collective") : rate("down"),
     crossingBytesPerSecond: rate("down"),
     updateBytesPerSecond: rate("update"),
   };
+}
+
+const typedRates = ["productsPerSecond", "attentionPerSecond", "droppedAttentionPerSecond"] as const;
+const plainRates = [
+  "memoryBytesPerSecond",
+  "collectiveBytesPerSecond",
+  "crossingBytesPerSecond",
+  "updateBytesPerSecond",
+] as const;
+const driveRates = ["readBytesPerSecond", "writeBytesPerSecond", "mixedBytesPerSecond"] as const;
+const isRate = (value: unknown): boolean => typeof value === "number" && value > 0 && Number.isFinite(value);
+
+/** Whether everything that times are made of is a rate; a file may hold anything. */
+export function isCalibration(value: unknown): value is Calibration {
+  const { version, cores, core, drive } = (value ?? {}) as Partial<Calibration>;
+  if (version !== 1 || !core) return false;
+  return [
+    cores,
+    ...plainRates.map((key) => core[key]),
+    ...typedRates.flatMap((key) => Object.keys(dtypeOf).map((type) => core[key]?.[type as ElementType])),
+    ...Object.values(core.opBytesPerSecond ?? [undefined]),
+    ...(drive ? driveRates.map((key) => drive[key]) : []),
+  ].every(isRate);
 }
 
 /** What of a machine without a drive that was measured: a plain NVMe drive's. */

@@ -3,12 +3,12 @@ import type { OffloadDevice, Stage } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { Estimate } from "./estimate.ts";
-import { headroomBytes, type RankRoom, type Shortage, shortagesOf } from "./fit.ts";
+import { deviceAllowance, headroomBytes, type RankRoom, type Shortage, shortagesOf } from "./fit.ts";
 import { placementAt } from "./footprint.ts";
 import { type BatchChoice, batchChoice, type Recommendation, recommend, type Weighed } from "./recommend.ts";
 import type { BatchSplit } from "./settings.ts";
 import type { StepTime } from "./step-time.ts";
-import type { PlanSubject, Variant } from "./subject.ts";
+import { type PlanSubject, type Variant, wholeNodes } from "./subject.ts";
 
 /** One way to run the job. */
 export interface PlanRow {
@@ -132,6 +132,8 @@ async function remediesOf(subject: PlanSubject): Promise<Remedy[]> {
   const { asked } = subject;
   const remedies: Remedy[] = [];
   const firstThatFits = async (change: Remedy["change"], variants: readonly Variant[]): Promise<void> => {
+    const last = variants.at(-1);
+    if (!last || !(await whatFits(subject, last))) return; // nor does anything less
     for (const variant of variants) {
       const placement = await whatFits(subject, variant);
       if (!placement) continue;
@@ -146,7 +148,7 @@ async function remediesOf(subject: PlanSubject): Promise<Remedy[]> {
   );
   await firstThatFits(
     "ranks",
-    doublings(asked.ranks, mostRanks).map((ranks) => ({ ...asked, ranks })),
+    doublings(asked.ranks, mostRanks).map((ranks) => ({ ...asked, ranks: wholeNodes(subject, ranks) })),
   );
   return remedies;
 }
@@ -161,11 +163,9 @@ async function withoutOffload(subject: PlanSubject, { offloadOptimizer }: Placem
 
 /** The recommended placement with one sequence in a micro-batch. */
 export async function whatFits(subject: PlanSubject, variant: Variant): Promise<Placement | undefined> {
-  const found: Recommendation | object = await recommend(
-    subject.estimateOf(variant),
-    subject.roomOf(variant),
-    batchChoice(1),
-  );
+  const room = subject.roomOf(variant);
+  if (deviceAllowance(room) === 0) return undefined; // without asking what nothing has room for
+  const found: Recommendation | object = await recommend(subject.estimateOf(variant), room, batchChoice(1));
   return "placement" in found ? found.placement : undefined;
 }
 

@@ -36,11 +36,15 @@ export interface EngineEstimate extends Estimate {
 /** Kinds of the ledger that are buffers to a plan. */
 const bufferKinds = ["gathered", "buckets", "staging", "scratch", "other"] as const;
 
+/** Of a micro-batch: what no device has room for anyway. */
+export const mostTokens = 2 ** 28;
+
 export interface TimedRun {
   readonly costs: Costs;
   readonly sink?: TimelineSink;
 }
 
+/** Undefined where a configuration rules the placement out, and for more than `mostTokens`. */
 export async function estimateByEngine(
   job: EngineJob,
   placement: Placement,
@@ -48,7 +52,7 @@ export async function estimateByEngine(
   timed?: TimedRun,
 ): Promise<EngineEstimate | undefined> {
   const config = job.configOf(placement, batch);
-  if (!config) return undefined;
+  if (!config || batch.microBatch * job.seqLength > mostTokens) return undefined;
   const shape = [batch.microBatch, job.seqLength];
   const data = new Int32Array(batch.microBatch * job.seqLength);
   const foretold = await forecast<LanguageBatch>({

@@ -2,7 +2,7 @@
 import { type Placement, placements } from "../plan/placement.ts";
 import { shortagesOf } from "./fit.ts";
 import { batchChoice, largestThatFits } from "./recommend.ts";
-import type { PlanSubject, Variant } from "./subject.ts";
+import { type PlanSubject, type Variant, wholeNodes } from "./subject.ts";
 
 export interface Inverse {
   readonly placement: Placement;
@@ -47,12 +47,13 @@ async function largestNumber(holds: (parameters: number) => Promise<boolean>): P
 
 const mostRanks = 4096;
 
-/** Ranks of the same kind as those that were asked about. */
+/** Ranks of the same kind as those that were asked about, on whole nodes where one does not do. */
 export async function fewestRanks(subject: PlanSubject): Promise<Inverse[]> {
   const answers: Inverse[] = [];
   for (const placement of placements()) {
     const holds = (ranks: number): Promise<boolean> => fits(subject, { ...subject.asked, ranks }, placement);
-    answers.push({ placement, answer: await leastNumber(holds) });
+    const least = await leastNumber(holds);
+    answers.push({ placement, answer: least === undefined ? undefined : wholeNodes(subject, least) });
   }
   return answers;
 }

@@ -33,8 +33,17 @@ export function batchChoice(perRank: number | undefined): BatchChoice {
     return {
       splits: Array.from({ length: mostSequences }, (_, i) => ({ microBatch: i + 1, gradientAccumulation: 1 })),
     };
-  const divisors = Array.from({ length: perRank }, (_, i) => i + 1).filter((n) => perRank % n === 0);
-  return { splits: divisors.map((microBatch) => ({ microBatch, gradientAccumulation: perRank / microBatch })) };
+  return {
+    splits: divisorsOf(perRank).map((microBatch) => ({ microBatch, gradientAccumulation: perRank / microBatch })),
+  };
+}
+
+/** In ascending order. */
+function divisorsOf(n: number): number[] {
+  const small: number[] = [];
+  for (let i = 1; i * i <= n; i++) if (n % i === 0) small.push(i);
+  const large = small.map((i) => n / i).reverse();
+  return [...small, ...large.filter((i) => i !== small.at(-1))];
 }
 
 /** @returns undefined where nothing fits, and then all that was tried */

@@ -1,6 +1,6 @@
 /** How long a step takes on a machine, and what bounds it: the engine on the simulated device with the machine's costs. */
 import { type OverlappedQueue, overlappedQueues, type QueueOverlap } from "../device/overlap.ts";
-import type { QueueSpan, TimelineSink } from "../device/timeline.ts";
+import type { TimelineSink } from "../device/timeline.ts";
 import { costsOf } from "../hardware/costs.ts";
 import type { Machine } from "../hardware/machine.ts";
 import type { Placement } from "../plan/placement.ts";
@@ -30,15 +30,16 @@ export async function timeStep(
   batch: BatchSplit,
   { machine, ranks, sink }: { machine: Machine; ranks: number; sink?: TimelineSink },
 ): Promise<{ readonly estimate: EngineEstimate; readonly time: StepTime } | undefined> {
-  const busy = new BusyCompute(sink);
-  const estimate = await estimateByEngine(job, placement, batch, { costs: costsOf(machine, ranks), sink: busy });
+  const estimate = await estimateByEngine(job, placement, batch, {
+    costs: costsOf(machine, ranks),
+    ...(sink && { sink }),
+  });
   if (!estimate) return undefined;
   const { foretold } = estimate;
-  const { seconds, report } = foretold;
+  const { seconds, computeSeconds, report } = foretold;
   const transfers = overlappedQueues
     .map((queue) => ({ queue, ...report.overlap[queue] }))
     .filter((transfer) => transfer.seconds > 0);
-  const computeSeconds = Math.min(busy.seconds, seconds);
   const longest = [...transfers].sort((a, b) => b.waitedSeconds - a.waitedSeconds)[0];
   const isCompute = computeSeconds >= mostOfStep * seconds || longest === undefined || longest.waitedSeconds === 0;
   const tokens = ranks * batch.microBatch * batch.gradientAccumulation * job.seqLength;
@@ -51,24 +52,4 @@ export async function timeStep(
     operations: ranks * report.operations,
   };
   return { estimate, time };
-}
-
-/** Adds up what the compute queue did, and hands everything on. */
-class BusyCompute implements TimelineSink {
-  seconds = 0;
-  readonly #next: TimelineSink | undefined;
-
-  constructor(next: TimelineSink | undefined) {
-    this.#next = next;
-  }
-
-  queues(spans: readonly QueueSpan[]): void {
-    for (const { queue, start, end, awaited } of spans)
-      if (queue === "compute" && !awaited) this.seconds += (end - start) / 1e6;
-    this.#next?.queues(spans);
-  }
-
-  program(spans: Parameters<TimelineSink["program"]>[0]): void {
-    this.#next?.program(spans);
-  }
 }

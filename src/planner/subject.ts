@@ -37,3 +37,12 @@ export type TimeOf = (
   batch: BatchSplit,
   sink?: TimelineSink,
 ) => Promise<{ readonly estimate: Estimate; readonly time: StepTime } | undefined>;
+
+/** More than a world of any size has. */
+const manyRanks = 2 ** 20;
+
+/** The fewest ranks from `ranks` on that fill their nodes; up to one node, any number does. */
+export function wholeNodes({ roomOf, asked }: Pick<PlanSubject, "roomOf" | "asked">, ranks: number): number {
+  const node = roomOf({ ...asked, ranks: manyRanks }).hostSharers;
+  return ranks <= node ? ranks : node * Math.ceil(ranks / node);
+}

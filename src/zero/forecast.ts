@@ -7,14 +7,17 @@ import { SimulatedTransport } from "../comm/simulated.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { Device } from "../device/device.ts";
 import type { HighWater, Tier } from "../device/ledger.ts";
+import type { Event } from "../device/queue.ts";
 import { type Costs, SimulatedBackend } from "../device/simulated.ts";
 import type { TimelineSink } from "../device/timeline.ts";
+import type { TrafficLedger } from "../device/traffic.ts";
 import type { VirtualClock } from "../device/virtual-clock.ts";
 import { MemoryBudgetError } from "../errors/errors.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import type { HostBatch } from "./batch.ts";
 import { Engine, type EngineOptions } from "./engine.ts";
+import { BusyCompute, type StepTimes, secondsBetween, timesOfAll } from "./forecast-time.ts";
 import type { UnitOperations } from "./operation-book.ts";
 import type { RankReport, StepRecord } from "./record.ts";
 
@@ -30,7 +33,7 @@ export interface ForecastOptions<B extends object> {
   readonly row?: SplitRow;
   /** Undefined: nothing takes time. */
   readonly costs?: Costs;
-  /** Of the last step, with costs. */
+  /** Of the last step, with costs; without micro-batches that are only counted. */
   readonly sink?: TimelineSink;
 }
 
@@ -46,6 +49,8 @@ export interface Forecast {
   readonly operationsByUnit: ReadonlyMap<string, UnitOperations>;
   /** Of a step, one following another; 0 without costs. How much of its transfers was hidden is in the report. */
   readonly seconds: number;
+  /** Of those, in which the compute queue worked. */
+  readonly computeSeconds: number;
 }
 
 /** Address space without end: only sizes count here. */
@@ -67,6 +72,15 @@ export async function forecast<B extends object>(options: ForecastOptions<B>): P
 /** A step that follows another one is like all later ones; its time is that once what it hides behind it has begun as well. */
 const stepsWithoutClock = 2;
 const stepsWithClock = 3;
+/** The first, the second and the last; those between are like the second, and are only counted. */
+const mostRun = 3;
+
+/** How many micro-batches of each step are run, with a clock one more in the last but one, and in the first where one is measured. */
+function runsOf(count: number, isTimed: boolean, measuresOne: boolean): readonly number[] {
+  if (!isTimed || count <= mostRun)
+    return new Array<number>(isTimed ? stepsWithClock : stepsWithoutClock).fill(Math.min(count, mostRun));
+  return measuresOne ? [mostRun + 1, mostRun, mostRun + 1, mostRun] : [mostRun, mostRun + 1, mostRun];
+}
 
 async function forecastSteps<B extends object>(options: ForecastOptions<B>): Promise<Forecast> {
   const { model, config, batch, row, costs, sink } = options;
@@ -74,44 +88,80 @@ async function forecastSteps<B extends object>(options: ForecastOptions<B>): Pro
   const device = new Device({ backend, arenaBytes });
   const transport = new SimulatedTransport(options.rank ?? 0, config.worldSize);
   await using engine = await Engine.create({ model, config, device, transport, ...(row && { row }) });
-  if (costs) device.timeline.measureOverlap();
-  const steps = costs ? stepsWithClock : stepsWithoutClock;
-  let record: StepRecord | undefined;
-  for (let step = 1; step <= steps; step++) {
-    if (step === steps && sink) device.timeline.record(sink);
-    await forecastMicroBatches(engine, batch, backend.clock);
-    record = (await engine.step())!;
+  const busy = new BusyCompute();
+  if (costs) {
+    device.timeline.measureOverlap();
+    device.timeline.record(busy);
   }
-  if (sink) device.timeline.record(undefined);
+  const count = config.gradientAccumulation;
+  const microBatches = new MicroBatches(engine, batch, backend.clock);
+  const steps = runsOf(count, costs !== undefined, microBatches.pauses);
+  const times: StepTimes[] = [];
+  let record: StepRecord | undefined;
+  for (const [i, runs] of steps.entries()) {
+    if (i === steps.length - 1) busy.next = sink;
+    const pauseSeconds = await microBatches.run(runs);
+    record = (await engine.step())!;
+    device.timeline.drain();
+    const { overlap } = record.ranks[0]!;
+    times.push({ seconds: record.seconds, computeSeconds: busy.take() - pauseSeconds, overlap });
+  }
+  device.timeline.record(undefined);
   const { ledger } = device;
+  const last = times.at(-1)!;
+  const counted = count - steps.at(-1)!;
+  const { overlap, ...time } =
+    costs && counted > 0 ? timesOfAll(times.at(-2)!, last, counted, microBatches.pauses) : last;
   return {
     plan: engine.plan,
-    report: record!.ranks[0]!,
+    report: { ...record!.ranks[0]!, overlap },
     highest: { device: ledger.highest("device"), host: ledger.highest("host"), disk: ledger.highest("disk") },
     highestInMemory: ledger.highestInMemory,
     operationsByUnit: new Map(engine.operationsByUnit),
-    seconds: record!.seconds,
+    ...time,
   };
 }
 
-/** The first, the second and the last; those between are like the second, and are only counted. */
-async function forecastMicroBatches<B extends object>(
-  engine: Engine<B>,
-  batch: HostBatch<B>,
-  clock: VirtualClock,
-): Promise<void> {
-  const count = engine.plan.config.gradientAccumulation;
-  const { traffic } = engine.device;
-  const run = async (): Promise<void> => engine.backward(await engine.forward(batch));
-  await run();
-  if (count === 1) return;
-  const before = { traffic: traffic.snapshot(), operations: traffic.operations };
-  const started = clock.now;
-  if (count > 2) await run();
-  if (count > 3) {
-    traffic.repeatSince(before, count - 3);
-    engine.skipMicroBatches(count - 3);
-    clock.advance(((count - 3) * (clock.now - started)) / 1e6);
+/** Those of a step: some are run, the others counted. */
+class MicroBatches<B extends object> {
+  readonly #engine: Engine<B>;
+  readonly #batch: HostBatch<B>;
+  readonly #clock: VirtualClock;
+  /** Whether compute pauses for what is counted. */
+  readonly pauses: boolean;
+  /** Of one that is like the second; undefined: not known yet, and the first step shows it. */
+  #seconds: number | undefined;
+
+  constructor(engine: Engine<B>, batch: HostBatch<B>, clock: VirtualClock) {
+    this.#engine = engine;
+    this.#batch = batch;
+    this.#clock = clock;
+    this.pauses = engine.plan.config.delayedUpdateFrom !== undefined;
   }
-  await run();
+
+  /** @returns seconds for which compute pauses meanwhile */
+  async run(runs: number): Promise<number> {
+    const { device, plan } = this.#engine;
+    const counted = plan.config.gradientAccumulation - runs;
+    const pauseSeconds = counted * (this.#seconds ?? 0);
+    const ends: Event[] = [];
+    let before = countsOf(device.traffic);
+    for (let i = 0; i < runs; i++) {
+      if (i === 1) before = countsOf(device.traffic);
+      if (i === 2 && counted > 0) {
+        device.traffic.repeatSince(before, counted);
+        this.#engine.skipMicroBatches(counted);
+        this.#clock.lengthenNext("compute", pauseSeconds);
+      }
+      await this.#engine.backward(await this.#engine.forward(this.#batch));
+      ends.push(device.mark("compute"));
+    }
+    if (this.pauses && runs > mostRun) this.#seconds ??= await secondsBetween(device, ends[1], ends[2]);
+    return pauseSeconds;
+  }
 }
+
+const countsOf = (traffic: TrafficLedger): Parameters<TrafficLedger["repeatSince"]>[0] => ({
+  traffic: traffic.snapshot(),
+  operations: traffic.operations,
+});

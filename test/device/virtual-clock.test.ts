@@ -182,28 +182,33 @@ describe("sharing", () => {
   });
 });
 
-describe("advance", () => {
-  test("lets the queues work meanwhile, and ends at its time", () => {
-    const { clock, op, spansOf } = scene();
-    const late = op("compute", 100);
-    op("up", 10);
-    clock.advance(60e-6);
-    expect(clock.now).toBeCloseTo(60, 6);
-    expect(spansOf("up")).toEqual([[1, 0, 10]]);
-    clock.runUntil(late);
-    expect(clock.now).toBeCloseTo(100, 6);
-  });
-
-  test("time passes also where nothing is to be done, and what comes then begins then", () => {
-    const { clock, op, spansOf } = scene();
-    op("compute", 10);
-    clock.advance(1e-3);
-    expect(clock.now).toBeCloseTo(1000, 6);
-    clock.runUntil(op("compute", 10));
+describe("what is not run", () => {
+  test("lengthens the next op that takes time, and no other", () => {
+    const { clock, op, wait, spansOf } = scene();
+    const first = op("compute", 10);
+    clock.lengthenNext("compute", 50e-6);
+    wait("compute", first);
+    op("compute", 0);
+    op("compute", 20);
+    op("up", 5);
+    clock.runUntil(op("compute", 30));
     expect(spansOf("compute")).toEqual([
       [1, 0, 10],
-      [2, 1000, 1010],
+      [2, 10, 10],
+      [3, 10, 10],
+      [4, 10, 80],
+      [5, 80, 110],
     ]);
+    expect(spansOf("up")).toEqual([[1, 0, 5]]);
+  });
+
+  test("goes on beside what other queues do", () => {
+    const { clock, op } = scene();
+    clock.lengthenNext("compute", 60e-6);
+    clock.lengthenNext("compute", 30e-6);
+    op("update", 80);
+    clock.runUntil(op("compute", 10));
+    expect(clock.now).toBeCloseTo(100, 6);
   });
 });
 
