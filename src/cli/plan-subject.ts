@@ -5,6 +5,7 @@ import type { ElementType, OptimizerConfig, ResolvedConfig } from "../config/typ
 import { UsageError } from "../errors/errors.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Placement } from "../plan/placement.ts";
+import { stageRows } from "../plan/residence.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
 import { deepSpeedPlacements, estimateDeepSpeed } from "../planner/deepspeed.ts";
 import { type EngineJob, estimateByEngine } from "../planner/engine-estimate.ts";
@@ -223,7 +224,10 @@ function byDeepSpeed(
     persistenceElements: sizes.paramPersistenceThreshold ?? deepSpeedDefaults.persistenceElements,
     subGroupElements: sizes.subGroupSize ?? deepSpeedDefaults.subGroupElements,
   };
-  const places = new Set(deepSpeedPlacements().map(placeName));
+  // Where every rank updates everything, DeepSpeed adds gradients in the parameters' own type only.
+  const mixesTypes = gradientAccumulationType !== precision;
+  const hasRow = ({ stage }: Placement) => !mixesTypes || stageRows[stage].optimizer === "shard";
+  const places = new Set(deepSpeedPlacements().filter(hasRow).map(placeName));
   return {
     estimateOf: (variant) => async (placement, batch) => {
       const { ranks, seqLength, checkpointing, parameters } = variant;
