@@ -2,6 +2,7 @@
 import type { ResolvedConfig } from "../config/types.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Placement } from "../plan/placement.ts";
+import { stageRows } from "../plan/residence.ts";
 import {
   type DeepSpeedEstimate,
   type DeepSpeedQuestion,
@@ -27,8 +28,10 @@ export function estimateForDeepSpeed(
   placement: Placement,
   run: DeepSpeedRun,
 ): DeepSpeedEstimate | undefined {
-  if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
   const { sizes, precision, optimizer, gradientAccumulationType, overlapComm } = like;
+  if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
+  // Where every rank updates everything, DeepSpeed adds gradients in the parameters' own type only.
+  if (gradientAccumulationType !== precision && stageRows[placement.stage].optimizer === "whole") return undefined;
   return estimateDeepSpeed({
     ...deepSpeedDefaults,
     ...run,
