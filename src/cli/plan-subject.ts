@@ -4,7 +4,6 @@ import { examineConfig, type Override } from "../config/resolve.ts";
 import type { ElementType, OptimizerConfig, ResolvedConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Placement } from "../plan/placement.ts";
-import { stageRows } from "../plan/residence.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
 import { type EngineJob, estimateByEngine, mostTokens } from "../planner/engine-estimate.ts";
 import { type BatchSplit, placedSettings, plainSettings } from "../planner/settings.ts";
