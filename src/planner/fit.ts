@@ -32,7 +32,7 @@ export type Shortage = "device" | "host" | "disk" | "together";
 export function shortagesOf({ device, hostBytes, diskBytes }: Estimate, room: RankRoom): Shortage[] {
   const short: Shortage[] = [];
   if (device.totalBytes > deviceAllowance(room)) short.push("device");
-  if (hostBytes > 0 && hostBytes > allowedBytes(room.hostBytes, room.hostSharers)) short.push("host");
+  if (hostBytes > allowedBytes(room.hostBytes, room.hostSharers)) short.push("host");
   if (diskBytes > room.diskBytes) short.push("disk");
   const both = device.totalBytes + hostBytes;
   if (room.togetherBytes !== undefined && both > allowedBytes(room.togetherBytes, room.hostSharers))
