@@ -14,7 +14,10 @@ import {
 } from "../planner/deepspeed.ts";
 import { isSame } from "../report/placement-name.ts";
 
-type Like = Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
+type Like = Pick<
+  ResolvedConfig,
+  "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes" | "offloadRatio"
+>;
 
 /** What the file does not say. */
 export type DeepSpeedRun = Pick<
@@ -28,7 +31,7 @@ export function estimateForDeepSpeed(
   placement: Placement,
   run: DeepSpeedRun,
 ): DeepSpeedEstimate | undefined {
-  const { sizes, precision, optimizer, gradientAccumulationType, overlapComm } = like;
+  const { sizes, precision, optimizer, gradientAccumulationType, overlapComm, offloadRatio } = like;
   if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
   // Where every rank updates everything, DeepSpeed adds gradients in the parameters' own type only.
   if (gradientAccumulationType !== precision && stageRows[placement.stage].optimizer === "whole") return undefined;
@@ -38,6 +41,7 @@ export function estimateForDeepSpeed(
     placement,
     precision,
     optimizerBytes: 4 * createOptimizer(optimizer).states.length + (precision === "fp32" ? 0 : 4),
+    offloadRatio,
     gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
     buckets: {
       reduceElements: sizes.reduceBucketSize ?? defaultBuckets.reduceElements,
