@@ -132,4 +132,10 @@ describe("the configuration that a plan writes", () => {
     });
     expect(written(settings).zero_optimization).toEqual({ stage: 2 });
   });
+
+  it("is not written where only a run knows a value", () => {
+    const scheduler = { type: "WarmupDecayLR", params: { total_num_steps: "auto" } };
+    const autos = new Map([["scheduler.params.total_num_steps", Number.POSITIVE_INFINITY]]);
+    expect(() => written({ scheduler }, { autos })).toThrow(/total_num_steps is "auto".*--set scheduler/);
+  });
 });
