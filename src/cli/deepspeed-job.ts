@@ -1,7 +1,7 @@
 /** A configuration as the DeepSpeed estimator is asked about it. */
 import type { ResolvedConfig } from "../config/types.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
-import type { Placement } from "../plan/placement.ts";
+import { isSame, type Placement } from "../plan/placement.ts";
 import { stageRows } from "../plan/residence.ts";
 import {
   type DeepSpeedEstimate,
@@ -12,7 +12,6 @@ import {
   defaultOverlapComm,
   estimateDeepSpeed,
 } from "../planner/deepspeed.ts";
-import { isSame } from "../report/placement-name.ts";
 
 type Like = Pick<
   ResolvedConfig,
