@@ -9,7 +9,7 @@ import { type Calibration, coreRates, type DriveRates, isCalibration, type Tally
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import { formatBytes, formatOperations } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
 import { wrap } from "../report/wrap.ts";
@@ -34,12 +34,7 @@ const model: Gpt2Config = {
   hidden: 768,
   layers: 2,
   heads: 12,
-  layerNormEpsilon: 1e-5,
-  initializerRange: 0.02,
-  embeddingDropout: 0,
-  attentionDropout: 0,
-  residualDropout: 0,
-  tied: true,
+  ...plainGpt2,
 };
 const withDropout: Gpt2Config = { ...model, embeddingDropout: 0.1, attentionDropout: 0.1, residualDropout: 0.1 };
 

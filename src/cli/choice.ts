@@ -5,7 +5,7 @@
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { WindowSampler } from "../data/sampler.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import { shortagesOf } from "../report/refusal.ts";
 import { forecastShape } from "./foretell.ts";
 import { describeForConfig, parseJobConfig, type TrainJob, type TrainRequest } from "./job.ts";
@@ -191,10 +191,5 @@ const modelOf = ({ hidden, layers, heads, ...shape }: Shape, positions: number |
   hidden,
   layers,
   heads,
-  layerNormEpsilon: 1e-5,
-  initializerRange: 0.02,
-  embeddingDropout: 0,
-  attentionDropout: 0,
-  residualDropout: 0,
-  tied: true,
+  ...plainGpt2,
 });

@@ -1,10 +1,13 @@
 /** A configuration file that a plan starts from: what it says as it is, and its settings as an object that a placement is written into. */
 import { type ConfigNode, type ParsedConfig, parseConfigFile } from "../config/json.ts";
-import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
+import { type ConfigResolution, examineConfig, type Override, type ResolveInput } from "../config/resolve.ts";
+import { ConfigError } from "../errors/errors.ts";
 import { withOverrides } from "./overrides.ts";
 
 export interface ConfigFileSettings {
   readonly fileName: string;
+  /** The file or a flag says how large the batch is; else it is the plan's to choose. */
+  readonly hasBatch: boolean;
   readonly settings: Readonly<Record<string, unknown>>;
   readonly config: ConfigResolution;
 }
@@ -16,10 +19,20 @@ export function readConfigSettings(
   { worldSize, model }: Pick<ResolveInput, "worldSize" | "model">,
 ): ConfigFileSettings {
   const file: ParsedConfig = parseConfigFile(path);
-  const config = resolveConfig({ file, overrides, worldSize, model });
   const settings = withOverrides(plainValue(file.root) as object, overrides) as Record<string, unknown>;
-  return { fileName: path, settings, config };
+  const hasBatch = batchKeys.some((key) => settings[key] !== undefined && settings[key] !== "auto");
+  const filled: readonly Override[] = hasBatch ? overrides : [...overrides, ["train_micro_batch_size_per_gpu", 1]];
+  // How long a run is, a plan need not know.
+  const { config, problems } = examineConfig({ file, overrides: filled, worldSize, model });
+  if (!config)
+    throw new ConfigError(
+      path,
+      problems.filter(({ level }) => level === "error"),
+    );
+  return { fileName: path, hasBatch, settings, config };
 }
+
+const batchKeys = ["train_batch_size", "train_micro_batch_size_per_gpu"];
 
 function plainValue(node: ConfigNode): unknown {
   if (node.kind === "scalar") return node.value;

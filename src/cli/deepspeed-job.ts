@@ -1,7 +1,8 @@
 /** A configuration as the DeepSpeed estimator is asked about it. */
 import type { ResolvedConfig } from "../config/types.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
-import type { Placement } from "../plan/placement.ts";
+import { isSame, type Placement } from "../plan/placement.ts";
+import { stageRows } from "../plan/residence.ts";
 import {
   type DeepSpeedEstimate,
   type DeepSpeedQuestion,
@@ -11,9 +12,11 @@ import {
   defaultOverlapComm,
   estimateDeepSpeed,
 } from "../planner/deepspeed.ts";
-import { isSame } from "../report/placement-name.ts";
 
-type Like = Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
+type Like = Pick<
+  ResolvedConfig,
+  "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes" | "offloadRatio"
+>;
 
 /** What the file does not say. */
 export type DeepSpeedRun = Pick<
@@ -27,14 +30,17 @@ export function estimateForDeepSpeed(
   placement: Placement,
   run: DeepSpeedRun,
 ): DeepSpeedEstimate | undefined {
+  const { sizes, precision, optimizer, gradientAccumulationType, overlapComm, offloadRatio } = like;
   if (!deepSpeedPlacements().some((known) => isSame(known, placement))) return undefined;
-  const { sizes, precision, optimizer, gradientAccumulationType, overlapComm } = like;
+  // Where every rank updates everything, DeepSpeed adds gradients in the parameters' own type only.
+  if (gradientAccumulationType !== precision && stageRows[placement.stage].optimizer === "whole") return undefined;
   return estimateDeepSpeed({
     ...deepSpeedDefaults,
     ...run,
     placement,
     precision,
     optimizerBytes: 4 * createOptimizer(optimizer).states.length + (precision === "fp32" ? 0 : 4),
+    offloadRatio,
     gradientAccumulationBytes: gradientAccumulationType === "fp32" ? 4 : 2,
     buckets: {
       reduceElements: sizes.reduceBucketSize ?? defaultBuckets.reduceElements,

@@ -39,7 +39,10 @@ export interface PlannedJob {
   readonly model: PlannedModel;
   readonly machine: PlannedMachine;
   /** The configuration without a file's placement and batch: of everything else. */
-  readonly like: Pick<ResolvedConfig, "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes">;
+  readonly like: Pick<
+    ResolvedConfig,
+    "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes" | "offloadRatio"
+  >;
   /** What `--write-config` writes, but for placement and batch. */
   readonly settings: Readonly<Record<string, unknown>>;
   /** What each "auto" of the file became. */
@@ -74,8 +77,8 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const common = {
     asked,
     parameters: model.statedParameters ?? model.shape.parameters,
-    trainBatch: flags.batch ?? file?.config.trainBatch,
-    microBatch: flags.microBatch ?? file?.config.microBatch,
+    trainBatch: flags.batch ?? (file?.hasBatch ? file.config.trainBatch : undefined),
+    microBatch: flags.microBatch ?? (file?.hasBatch ? file.config.microBatch : undefined),
     roomOf: ({ ranks }: Variant) => machine.roomOf(ranks),
   };
   const subject: PlanSubject =
@@ -156,7 +159,6 @@ function configOf(
     file: parseConfigObject(placed),
     worldSize: ranks,
     model: model && describeForConfig(model, model),
-    stepsOf: () => undefined,
   });
   return config && { ...config, activationCheckpointing: checkpointing };
 }

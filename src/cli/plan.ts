@@ -9,6 +9,7 @@ import type { PlanSubject } from "../planner/subject.ts";
 import { tokenOperations } from "../planner/utilisation.ts";
 import { type InverseQuestion, renderInverse } from "../report/inverse-report.ts";
 import { formatCount } from "../report/numbers.ts";
+import { renderOffloadWork } from "../report/offload-work.ts";
 import { planJson } from "../report/plan-json.ts";
 import { type PlanHeading, renderHeading, renderPlan } from "../report/plan-report.ts";
 import { renderWork } from "../report/plan-work.ts";
@@ -55,7 +56,7 @@ export async function runPlan(flags: PlanFlags & PlanOutputs): Promise<number> {
     for (const warning of job.warnings) process.stderr.write(`warning: ${warning}\n`);
     print(renderPlan(headingOf(job, flags.engine), answer));
     if (length) print(`\n${renderRunLength(length.run, length.assumed)}`);
-    if (flags.showWork) print(`\n${renderWork(answer)}`);
+    if (flags.showWork) print(`\n${[renderWork(answer), ...offloadWork(job, answer)].join("\n\n")}`);
   }
   const { svg, html, writeConfig: configPath } = flags;
   if (svg !== undefined) writeSvg(svg, job, answer);
@@ -90,6 +91,31 @@ function writeConfig(path: string, { settings, autos }: PlannedJob, { recommende
   } catch (error) {
     throw new UsageError(`--write-config ${path} cannot be written: ${(error as Error).message}`);
   }
+}
+
+/** Of an optimizer on the host, which a row has or the recommendation. */
+function offloadWork({ machine, subject, like }: PlannedJob, { stages, recommended }: PlanAnswer): string[] {
+  const row = [recommended, ...stages].find((each) => each?.placement.offloadOptimizer === "cpu");
+  const { ranks, seqLength } = subject.asked;
+  const rates = machine.machineOf?.(ranks);
+  if (!row || !rates) return [];
+  const { processor, hostLink, host, ranksPerNode } = rates;
+  const { microBatch, gradientAccumulation } = row.batch;
+  const job = {
+    parameters: subject.parameters,
+    tokens: microBatch * gradientAccumulation * seqLength,
+    ranks,
+    hosts: Math.ceil(ranks / ranksPerNode),
+  };
+  // An update reads and writes three fp32 states, reads a gradient and writes a parameter.
+  const updateBytes = 28;
+  return [
+    renderOffloadWork(job, {
+      operationsPerSecond: processor.productsPerSecond[like.precision],
+      linkBytesPerSecond: hostLink.bytesPerSecond,
+      updateSecondsPerBillion: (updateBytes * 1e9) / host.memoryBytesPerSecond,
+    }),
+  ];
 }
 
 /** Undefined where nothing fits. */

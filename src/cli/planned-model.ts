@@ -5,7 +5,7 @@ import { parseGpt2Config } from "../checkpoint/gpt2-json.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
-import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
+import { type Gpt2Config, gpt2Configs, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import { shapeOfHuggingFaceConfig } from "../planner/huggingface-shape.ts";
 import { publishedShape } from "../planner/published-shapes.ts";
 import type { TransformerShape } from "../planner/shape.ts";
@@ -51,12 +51,7 @@ const gptOfShape = ({ vocabulary, positions, hidden, layers, heads }: Transforme
   hidden,
   layers,
   heads,
-  layerNormEpsilon: 1e-5,
-  initializerRange: 0.02,
-  embeddingDropout: 0,
-  attentionDropout: 0,
-  residualDropout: 0,
-  tied: true,
+  ...plainGpt2,
 });
 
 export function shapeOfGpt2(config: Gpt2Config, name: string): TransformerShape {

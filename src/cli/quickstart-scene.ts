@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
 import { UsageError } from "../errors/errors.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import type { TrainJob } from "./job.ts";
 import { parseBytes } from "./parse.ts";
 
@@ -32,12 +32,7 @@ const shape: Gpt2Config = {
   hidden: 192,
   layers: 6,
   heads: 6,
-  layerNormEpsilon: 1e-5,
-  initializerRange: 0.02,
-  embeddingDropout: 0,
-  attentionDropout: 0,
-  residualDropout: 0,
-  tied: true,
+  ...plainGpt2,
 };
 
 const settings = {

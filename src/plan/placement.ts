@@ -20,6 +20,9 @@ export const offloads = [
 
 export const allStages: readonly Stage[] = [0, 1, 2, 3];
 
+export const isSame = (a: Placement, b: Placement): boolean =>
+  a.stage === b.stage && a.offloadOptimizer === b.offloadOptimizer && a.offloadParam === b.offloadParam;
+
 /** All ways that work. A stage costs little, a tier costs time: so all stages come before the next tier, `first` before the others. */
 export function placements(first: Stage = 0): Placement[] {
   const stages = [first, ...allStages.filter((stage) => stage !== first)];

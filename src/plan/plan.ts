@@ -50,7 +50,7 @@ export function createPlan(options: PlanOptions): Plan {
     parametersSharded: residences.parameters.split === "shard",
   });
   const flats = units.flatMap((u) => u.flats);
-  const sizes = planSizes(config, persistence, units);
+  const sizes = planSizes(config, residences.optimizer.split, persistence, units);
   const parameterTier = parameterTierOf(residences, config.disk.parametersInHost, flats);
   checkBufferSize(
     config,

@@ -1,9 +1,11 @@
 /** Bucket, look-ahead and other sizes in elements: as written in the configuration, or derived from the model (contracts 12). */
 import type { ResolvedConfig, SizesConfig } from "../config/types.ts";
+import { UsageError } from "../errors/errors.ts";
 import type { ModelDescription } from "../nn/describe.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { FlatLayout, UnitLayout } from "./layout.ts";
 import { normBlock } from "./partial-offload.ts";
+import type { Split } from "./residence.ts";
 
 export interface PlannedSize {
   readonly elements: number;
@@ -42,8 +44,10 @@ const leastSubGroups = 10;
 const unitElements = (unit: UnitLayout, of: (flat: FlatLayout) => boolean): number =>
   unit.flats.filter(of).reduce((sum, f) => sum + f.paddedElements, 0);
 
+/** @param split of the optimizer states */
 export function planSizes(
   { sizes, worldSize, offloadRatio }: Pick<ResolvedConfig, "sizes" | "worldSize" | "offloadRatio">,
+  split: Split,
   persistence: PlannedSize,
   units: readonly UnitLayout[],
 ): PlannedSizes {
@@ -54,12 +58,13 @@ export function planSizes(
     written === undefined ? { elements: derived, why } : { elements: Math.min(written, all), why: "written" };
   const prefetch = pick(sizes.prefetchBucketSize, largestGathered, "one unit");
   const live = largestGathered + prefetch.elements;
-  const quarter = Math.max(2 ** 20, Math.ceil(largest / worldSize / 4));
-  const tenth = Math.max(normBlock, Math.floor(all / worldSize / leastSubGroups / normBlock) * normBlock);
+  const owners = split === "shard" ? worldSize : 1;
+  const quarter = Math.max(2 ** 20, Math.ceil(largest / owners / 4));
+  const tenth = Math.max(normBlock, Math.floor(all / owners / leastSubGroups / normBlock) * normBlock);
   const subGroup =
     offloadRatio < 1 && tenth < quarter
       ? pick(sizes.subGroupSize, tenth, "a tenth of a rank's, for the ratio")
-      : pick(sizes.subGroupSize, quarter, "largest shard / 4, at least 2^20");
+      : pick(sizes.subGroupSize, quarter, `largest ${split === "shard" ? "shard" : "unit"} / 4, at least 2^20`);
   return {
     reduceBucket: pick(sizes.reduceBucketSize, largest, "the largest unit"),
     allgatherBucket: pick(sizes.allgatherBucketSize, largest, "the largest unit"),
@@ -72,4 +77,25 @@ export function planSizes(
     persistence,
     subGroup,
   };
+}
+
+/** Each piece is an op or more in every step; a size that makes more is a slip of the pen. */
+const mostPieces = 1e6;
+
+/** @throws UsageError */
+export function checkPieces(sizes: SizesConfig, elements: number): void {
+  const least = Math.ceil(elements / mostPieces);
+  const keys = {
+    reduceBucketSize: "reduce_bucket_size",
+    allgatherBucketSize: "allgather_bucket_size",
+    subGroupSize: "sub_group_size",
+  };
+  for (const [name, key] of Object.entries(keys) as [keyof typeof keys, string][]) {
+    const written = sizes[name];
+    if (written !== undefined && written < least)
+      throw new UsageError(
+        `zero_optimization.${key}: found ${written}, which cuts ${elements} parameters into more than ${mostPieces} pieces; ` +
+          `write at least ${least}, or leave it out`,
+      );
+  }
 }

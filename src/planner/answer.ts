@@ -150,6 +150,17 @@ async function remediesOf(subject: PlanSubject): Promise<Remedy[]> {
     "ranks",
     doublings(asked.ranks, mostRanks).map((ranks) => ({ ...asked, ranks: wholeNodes(subject, ranks) })),
   );
+  if (remedies.length > 0 || asked.checkpointing) return remedies;
+  // No change alone is enough: two together may be.
+  const recomputed = { ...asked, checkpointing: true };
+  await firstThatFits(
+    "seqLength",
+    halvings(asked.seqLength, leastSeqLength).map((seqLength) => ({ ...recomputed, seqLength })),
+  );
+  await firstThatFits(
+    "ranks",
+    doublings(asked.ranks, mostRanks).map((ranks) => ({ ...recomputed, ranks: wholeNodes(subject, ranks) })),
+  );
   return remedies;
 }
 

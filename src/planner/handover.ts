@@ -82,10 +82,18 @@ function valueInItsWords(key: string, written: unknown, autos: HandoverJob["auto
     const meant = sectionFor(key, nodeFromValue(written, key, 0, key));
     return meant.kind === "value" ? { [splitPath(meant.path)[1]]: meant.value } : undefined;
   }
-  if (spec !== undefined && written === "auto") return autos.get(key);
+  if (spec !== undefined && written === "auto") return whatAutoBecame(key, autos);
   if (spec?.status !== "used") return written;
   const read = spec.type.read(nodeFromValue(written, key, 0, key));
   return isPlain(read) ? read : written;
+}
+
+/** @throws UsageError for the length of the run, which a plan does not know */
+function whatAutoBecame(key: string, autos: HandoverJob["autos"]): unknown {
+  const value = autos.get(key);
+  const isUnknown = typeof value === "number" && !Number.isFinite(value);
+  if (!isUnknown) return value;
+  throw new UsageError(`${key} is "auto", which only a run can fill; write its number: --set ${key}=10000`);
 }
 
 const isSection = (value: unknown): value is Section =>

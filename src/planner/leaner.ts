@@ -1,5 +1,5 @@
 /** Whether a job is placed further away than it needs to be: offloaded without need, or sharded where less sharding fits. */
-import { type Placement, placements } from "../plan/placement.ts";
+import { isSame, type Placement, placements } from "../plan/placement.ts";
 import type { Estimate } from "./estimate.ts";
 import { type RankRoom, shortagesOf } from "./fit.ts";
 
@@ -17,10 +17,7 @@ export function leanerPlacement(
   room: RankRoom,
   estimateOf: (placement: Placement) => Estimate | undefined,
 ): Estimate | undefined {
-  const at = order.findIndex(
-    ({ stage, offloadOptimizer, offloadParam }) =>
-      stage === asked.stage && offloadOptimizer === asked.offloadOptimizer && offloadParam === asked.offloadParam,
-  );
+  const at = order.findIndex((placement) => isSame(placement, asked));
   for (const placement of at < 0 ? onDevice : order.slice(0, at)) {
     const estimate = estimateOf(placement);
     if (estimate && shortagesOf(estimate, room).length === 0) return estimate;

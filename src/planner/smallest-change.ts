@@ -3,7 +3,7 @@
  * activation checkpointing, the next stage, the optimizer's states on the host, parameters too, disk. Where one is not enough, cheaper
  * ones are added to it.
  */
-import { type Placement, placements } from "../plan/placement.ts";
+import { isSame, type Placement, placements } from "../plan/placement.ts";
 import type { Estimate } from "./estimate.ts";
 import { type RankRoom, shortagesOf } from "./fit.ts";
 import type { BatchSplit } from "./settings.ts";
@@ -39,13 +39,9 @@ export function smallestChange(
 
 /** The asked one, then those that free more of the device: never a lower stage, never an offload less. */
 function placementsFrom(asked: Placement): Placement[] {
-  const isSame = (other: Placement): boolean =>
-    other.stage === asked.stage &&
-    other.offloadOptimizer === asked.offloadOptimizer &&
-    other.offloadParam === asked.offloadParam;
   const further = placements(asked.stage).filter(
     (other) =>
-      !isSame(other) &&
+      !isSame(other, asked) &&
       other.stage >= asked.stage &&
       distance[other.offloadOptimizer] >= distance[asked.offloadOptimizer] &&
       distance[other.offloadParam] >= distance[asked.offloadParam],

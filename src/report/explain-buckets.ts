@@ -3,7 +3,7 @@ import type { Stage } from "../config/types.ts";
 import { type BucketSize, bucketSizes, bytesIn, piecesOf, type SizeName } from "../planner/buckets.ts";
 import { parametersOf, type Subject } from "../planner/explained.ts";
 import { elementsAreBytes, formatElements, placeText } from "./explain-text.ts";
-import { formatBytes, formatCount, formatMany } from "./numbers.ts";
+import { countWords, formatBytes, formatCount, formatMany } from "./numbers.ts";
 import { renderTable } from "./table.ts";
 
 export interface BucketLine {
@@ -188,13 +188,14 @@ function inBuckets({ subject, deepSpeedElements, writtenElements, elements }: To
   const bucket = writtenElements ?? deepSpeedElements;
   const size = writtenElements === undefined ? " of DeepSpeed's default" : "";
   const { pieces, last } = piecesOf(gradients, bucket);
-  const filled =
+
+  const made =
     pieces === 1
-      ? `, ${((100 * gradients) / bucket).toPrecision(3)} % full`
+      ? `one bucket${size}, ${((100 * gradients) / bucket).toPrecision(3)} % full`
       : last === bucket
-        ? ""
-        : `, the last with ${formatCount(last)}`;
-  const lines = [`The ${formatCount(gradients)} gradients make ${formatMany(pieces, "bucket")}${size}${filled}.`];
+        ? `${countWords(pieces, "bucket")}${size}`
+        : `${countWords(pieces - 1, "full bucket")}${size} and a last one with ${formatCount(last)}`;
+  const lines = [`The ${formatCount(gradients)} gradients make ${made}.`];
   if (own !== undefined && elements !== undefined && own > 0)
     lines.push(
       `(By division: a real bucket closes where the next piece does not fit. Shunya's close at the borders of layers: ${formatMany(own, "reduction")} a pass, by a forecast of its engine.)`,

@@ -19,14 +19,14 @@ const overlapPath = "zero_optimization.overlap_comm";
 
 function overlapNotes(subject: Subject): string[] {
   const { config, plan } = subject;
-  if (config.worldSize === 1)
-    return ["One rank sends nothing to others, so overlap_comm and the buckets cost no time."];
   const isWritten = placeText(config, overlapPath) !== "";
   const origin = isWritten
     ? `is ${config.overlapComm}${placeText(config, overlapPath)}; DeepSpeed's default is true at stage 3 and false below`
     : config.overlapComm
       ? "is left out: DeepSpeed's default at stage 3 is true"
       : `is left out: it is off by default at stage ${config.stage} (at stage 2 and below), and on at stage 3`;
+  if (config.worldSize === 1)
+    return [`overlap_comm ${origin}. One rank sends nothing to others, so it and the buckets cost no time here.`];
   const bucket = config.sizes.reduceBucketSize ?? 5e8;
   const doubled = formatBytes(bytesIn(bucket, plan.residences.parameters.dtype));
   return [

@@ -163,7 +163,7 @@ function offloadAdvice(job: OomJob): string[] {
   const advice: string[] = [];
   if (offloadOptimizer === "none")
     advice.push(
-      `"offload_optimizer": { "device": "cpu" } at stage 1 to 3: saves ${part(12, job)} of the device, takes 16 to 20 psi/N of host memory, and the update runs on the host's cores.`,
+      `"offload_optimizer": { "device": "cpu" } at stage 1 to 3: saves ${part(12, job)} of the device, takes 18 to 20 psi/N of host memory, and the update runs on the host's cores.`,
     );
   if (offloadParam === "none")
     advice.push(
@@ -186,8 +186,8 @@ function hostAdvice(job: OomJob): string[] {
     : "Ranks of one machine that each load the whole model in fp32 take 4 psi bytes each";
   const states =
     isCounted && hostStateBytes !== undefined && hostStateBytes > 0
-      ? `Offloaded states take at least ${formatBytes(hostStateBytes * ranks)} for ${formatCount(ranks)} ranks; DeepSpeed's fp32 gradients and pinned copies make that 16 to 22 psi bytes (up to ${formatBytes(22 * parameters)})`
-      : "Offloaded states of all ranks take 16 to 20 psi bytes with the optimizer on the host, 18 to 22 with parameters too";
+      ? `Offloaded states take at least ${formatBytes(hostStateBytes * ranks)} for ${formatCount(ranks)} ranks; DeepSpeed's fp32 gradients and pinned copies make that 18 to 22 psi bytes (up to ${formatBytes(22 * parameters)})`
+      : "Offloaded states of all ranks take 18 to 20 psi bytes with the optimizer on the host, 18 to 22 with parameters too";
   const back =
     offloadParam !== "none"
       ? "Take offload_param back first (2 psi/N bytes of the device), then offload_optimizer."

@@ -159,9 +159,9 @@ function deepSpeedNotes({ config, plan }: Subject): string[] {
   const { stage, offloadOptimizer, offloadParam, offloadRatio } = config;
   const notes: string[] = [];
   if (offloadOptimizer === "cpu" && offloadRatio === 1 && config.precision !== "fp32") {
-    const range = stage < 3 ? "16 to 18" : offloadParam === "none" ? "18 to 20" : "18 to 22";
+    const range = offloadParam === "none" ? "18 to 20" : "18 to 22";
     notes.push(
-      `DeepSpeed takes more host memory: it keeps the gradients of what it updates there in fp32 (4 psi / N), and 16-bit copies on their way. With Adam that makes ${range} psi / N in all.`,
+      `DeepSpeed takes more host memory: it keeps the gradients of what it updates there in fp32 (4 psi / N), and 16-bit copies on their way. With Adam that makes ${range} psi / N in all, and page-locked blocks are rounded up to powers of two.`,
     );
   }
   if (plan.residences.parameters.dtype === "f32" && stage > 0)

@@ -1,6 +1,7 @@
 /** Precision, batch, optimizer and schedule of a configuration in words. */
 import type { ConfigResolution } from "../config/resolve.ts";
 import type { ElementType, LossScaleConfig, OptimizerConfig, ScheduleConfig } from "../config/types.ts";
+import { often } from "../plan/expected.ts";
 import type { Subject } from "../planner/explained.ts";
 import { placeText } from "./explain-text.ts";
 import { formatCount, formatMany } from "./numbers.ts";
@@ -72,7 +73,7 @@ export function batchNotes({ config, seqLength }: Subject): string[] {
       : `: ${formatMany(trainBatch * seqLength, "token")}, ${formatCount(seqLength)} a sample`;
   return [
     `${formatMany(trainBatch, "sample")} a step${own("train_batch_size")} = ${formatCount(microBatch)} in a micro-batch${own("train_micro_batch_size_per_gpu")} x ${formatCount(gradientAccumulation)} accumulated${own("gradient_accumulation_steps")} x ${formatMany(worldSize, "rank")} (--ranks)${tokens}.`,
-    `A rank passes ${formatMany(microBatch, "sample")} forward and backward at once, ${gradientAccumulation === 1 ? "once" : `${formatCount(gradientAccumulation)} times`} before the parameters change. Activations grow with the micro-batch; accumulation costs none.`,
+    `A rank passes ${formatMany(microBatch, "sample")} forward and backward at once, ${often(gradientAccumulation)} before the parameters change. Activations grow with the micro-batch; accumulation costs none.`,
     "With another number of ranks the same file gives another batch, or none.",
   ];
 }

@@ -1,12 +1,11 @@
 /** The picture of a plan as data: what each stage holds of each kind on one rank, beside what the card has. */
 import type { Stage } from "../config/types.ts";
-import type { Placement } from "../plan/placement.ts";
+import { isSame, type Placement } from "../plan/placement.ts";
 import { type Split, stageRows } from "../plan/residence.ts";
 import type { DeviceBytes, Estimate } from "../planner/estimate.ts";
 import { allowedBytes, mostShare, type RankRoom, type Shortage, shortagesOf } from "../planner/fit.ts";
 import { commInPsi, stateKinds } from "../planner/footprint.ts";
 import { formatBytes, formatCount, formatMany } from "./numbers.ts";
-import { isSame } from "./placement-name.ts";
 
 /** From the bottom of a bar to its top. */
 export const pictureKinds = [...stateKinds, "activations", "buffers"] as const;

@@ -40,6 +40,13 @@ export function formatMany(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
+const numberWords = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+
+/** "three buckets"; above ten "11 buckets". @param noun in the singular; its plural ends in s */
+export function countWords(count: number, noun: string): string {
+  return `${numberWords[count] ?? formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Four significant digits, and an exponent where zeros would hide them: "3.142", "0.0006000", "2.500e-5", "NaN". */
 export function formatReal(value: number): string {
   if (!Number.isFinite(value) || value === 0) return String(value);

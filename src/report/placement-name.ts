@@ -1,13 +1,10 @@
 /** How reports speak of a placement. */
 import type { Tier } from "../device/ledger.ts";
-import type { Offload, Placement } from "../plan/placement.ts";
+import type { Offload } from "../plan/placement.ts";
 import { tierOf } from "../plan/residence.ts";
 
 export const isPlain = ({ offloadOptimizer, offloadParam }: Offload): boolean =>
   offloadOptimizer === "none" && offloadParam === "none";
-
-export const isSame = (a: Placement, b: Placement): boolean =>
-  a.stage === b.stage && a.offloadOptimizer === b.offloadOptimizer && a.offloadParam === b.offloadParam;
 
 const on: Readonly<Record<Tier, string>> = { device: "on the device", host: "on the host", disk: "on disk" };
 

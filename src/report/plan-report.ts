@@ -212,7 +212,9 @@ function renderNothing({ tried, remedies, subject }: PlanAnswer): string {
       seqLength: `sequences of ${variant.seqLength} (--seq-length ${variant.seqLength})`,
       ranks: `${variant.ranks} ranks (--ranks ${variant.ranks})`,
     }[change];
-    lines.push(wrap(`- ${words}: ${placementWords(placement)}`, { indent: 2, first: 0 }));
+    const isBoth = change !== "checkpointing" && variant.checkpointing && !subject.asked.checkpointing;
+    const both = isBoth ? " together with activation checkpointing (--checkpointing)" : "";
+    lines.push(wrap(`- ${words}${both}: ${placementWords(placement)}`, { indent: 2, first: 0 }));
   }
   if (remedies.length === 0)
     lines.push(

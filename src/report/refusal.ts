@@ -1,9 +1,9 @@
 /** The answer to a job that does not fit: where the bytes would go, and the smallest change that makes it fit. */
 import { type HighWater, type Tier, tiers } from "../device/ledger.ts";
-import type { Placement } from "../plan/placement.ts";
+import { isSame, type Placement } from "../plan/placement.ts";
 import { tierOf } from "../plan/residence.ts";
 import { formatBytes, formatShare } from "./numbers.ts";
-import { isPlain, isSame, offloadName } from "./placement-name.ts";
+import { isPlain, offloadName } from "./placement-name.ts";
 import { renderTable } from "./table.ts";
 import { wrap } from "./wrap.ts";
 

@@ -14,6 +14,7 @@ import { DisposedError, InternalError, InterruptedError, NumericalError, UsageEr
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
+import { checkPieces } from "../plan/sizes.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -86,6 +87,7 @@ export class Engine<B extends object> {
       alignmentBytes: device.alignmentBytes,
       ...(options.row && { row: options.row }),
     });
+    checkPieces(config.sizes, this.plan.parameterElements);
     this.group = new ProcessGroup(device, transport);
     this.#settler = new GradientSettler(device, this.group, this.plan);
     this.#stores = new StateStores(device, this.plan, createOptimizer(config.optimizer).states);

@@ -1,4 +1,5 @@
 // shunya explain as a user runs it, and over fifty configurations.
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { explainConfig } from "../../src/cli/explain.ts";
 import type { ExplainQuestion } from "../../src/cli/explain-subject.ts";
@@ -64,7 +65,7 @@ describe("the chapter's file", () => {
     expect(text).toMatch(/overlap_comm is left out: it is off by default at stage 2/);
     expect(text).toMatch(/allgather_bucket_size \(line 17\): .*It acts after the step/s);
     expect(text).toMatch(/500,000,000 elements of 2 bytes are 1\.00 GB/);
-    expect(text).toMatch(/The 1,500,000,000 gradients make 3 buckets\./);
+    expect(text).toMatch(/The 1,500,000,000 gradients make three buckets\./);
     expect(stdout).toMatch(/^parameters +device +whole +fp16 +2 psi +3\.00 GB$/m);
     expect(stdout).toMatch(/^gradients +host +1\/N +fp16 +2 psi \/ N +750 MB$/m);
     expect(stdout).toMatch(/^optimizer states +host +1\/N +fp32 +12 psi \/ N +4\.50 GB$/m);
@@ -75,7 +76,7 @@ describe("the chapter's file", () => {
 
   test("GPT-2 XL has more than 1.5e9 parameters, so four", async () => {
     const text = flat(await page(chapter, { model: "gpt2-xl" }));
-    expect(text).toMatch(/1,557,611,200 gradients make 4 buckets, the last with 57,611,200/);
+    expect(text).toMatch(/1,557,611,200 gradients make three full buckets and a last one with 57,611,200/);
     expect(text).toMatch(/By division: .* 6 reductions a pass, by a forecast/);
     expect(text).toMatch(/Nothing that Shunya knows of/);
   });
@@ -236,4 +237,14 @@ test.each([
   const { exitCode, stderr } = await run(args, folder);
   expect(exitCode).toBe(2);
   expect(stderr).toMatch(message);
+});
+
+test("the page shows what is printed", async () => {
+  const path = new URL("../../docs/explain.md", import.meta.url);
+  const text = readFileSync(path, "utf8");
+  const file = /```json\n([\s\S]*?)```/.exec(text)![1]!;
+  const question = { ...nothingKnown, parameters: 1.5e9 };
+  const { explanation } = await explainConfig(question, readConfigText(file, "ds.json"));
+  const shown = text.replace(/(?<=```text\n)[\s\S]*?(?=```)/, () => renderExplanation(explanation!, 80));
+  await expect(shown).toMatchFileSnapshot("../../docs/explain.md");
 });

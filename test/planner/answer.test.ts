@@ -113,8 +113,8 @@ describe("where nothing fits", () => {
   test("what would not help in the extreme is not tried on the way, and a device with no room is not asked at all", async () => {
     const hopeless = subjectOf(() => ({ device: 200e9 }));
     expect((await answerPlan(hopeless, nothingAsked)).remedies).toEqual([]);
-    // Four stages, twelve ways, and twelve for each of three extremes.
-    expect(hopeless.asks).toHaveLength(4 + 12 + 36);
+    // Four stages, twelve ways, and twelve for each of five extremes: three changes alone, and two of them with checkpointing.
+    expect(hopeless.asks).toHaveLength(4 + 12 + 60);
     const roomless = subjectOf(() => ({ device: 1 }), { roomOf: () => ({ ...wideRoom, deviceBytes: 1e9 }) });
     expect((await answerPlan(roomless, nothingAsked)).remedies).toEqual([]);
     expect(roomless.asks).toHaveLength(4 + 12);

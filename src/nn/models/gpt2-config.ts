@@ -29,6 +29,16 @@ const published = {
   tied: true,
 } as const;
 
+/** What GPTs of other sizes have as GPT-2 has it; without dropout, as those are trained that see each text once. */
+export const plainGpt2 = {
+  layerNormEpsilon: 1e-5,
+  initializerRange: 0.02,
+  embeddingDropout: 0,
+  attentionDropout: 0,
+  residualDropout: 0,
+  tied: true,
+} as const;
+
 /** Published models by the name that Hugging Face gives them. */
 export const gpt2Configs = {
   gpt2: { ...published, hidden: 768, layers: 12, heads: 12 },

@@ -5,7 +5,7 @@
  */
 import type { OffloadDevice } from "../../config/types.ts";
 import { UsageError } from "../../errors/errors.ts";
-import { type Placement, placements } from "../../plan/placement.ts";
+import { isSame, type Placement, placements } from "../../plan/placement.ts";
 import { type SplitRow, stageRows } from "../../plan/residence.ts";
 import type { DeepSpeedPart, DeepSpeedQuestion } from "./question.ts";
 
@@ -80,10 +80,7 @@ export const deepSpeedPlacements = (): Placement[] => placements().filter(canPla
 /** Throws UsageError. */
 export function checkPlacement(placement: Placement): void {
   const { stage, offloadOptimizer, offloadParam } = placement;
-  const known = deepSpeedPlacements().some(
-    (other) =>
-      other.stage === stage && other.offloadOptimizer === offloadOptimizer && other.offloadParam === offloadParam,
-  );
+  const known = deepSpeedPlacements().some((other) => isSame(other, placement));
   // Parameters on the host with the optimizer on the device, or on disk, is legal too, and only at stage 3.
   if (known || stageRows[stage].parameters === "shard") return;
   throw new UsageError(
