@@ -263,13 +263,6 @@ export const faults: readonly Fault[] = [
     law: laws.optimizers,
   },
   {
-    name: "the plan foretells Adam's states for every optimizer",
-    file: "src/plan/expected.ts",
-    find: "4 * createOptimizer(plan.config.optimizer).states.length",
-    replace: "8",
-    law: laws.optimizers,
-  },
-  {
     name: "Lion takes its direction with the beta of its moment",
     file: "src/optim/optimizer.ts",
     find: "beta1: step.momentum ?? beta1, beta2 });",

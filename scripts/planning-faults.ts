@@ -1,8 +1,15 @@
-// Faults of what plans and simulates: the clock, what ops cost, and what fits.
+// Faults of what plans and forecasts: states that are foretold, the clock, what ops cost, and what fits.
 import type { Fault } from "./faults.ts";
 import { laws } from "./laws.ts";
 
 export const planningFaults: readonly Fault[] = [
+  {
+    name: "the plan foretells Adam's states for every optimizer",
+    file: "src/plan/expected.ts",
+    find: "4 * createOptimizer(plan.config.optimizer).states.length",
+    replace: "8",
+    law: laws.optimizers,
+  },
   {
     name: "ops that share a link each go at full speed",
     file: "src/device/virtual-clock.ts",
