@@ -8,8 +8,10 @@ import { type Pieces, writeAtomically } from "./atomic-file.ts";
 import { describeJson } from "./describe.ts";
 import { parseGpt2Config, renderGpt2Config } from "./gpt2-json.ts";
 import { canonicalName, gpt2TensorShapes, isNoWeight } from "./gpt2-tensors.ts";
-import { openSafetensors, type SafetensorsFile } from "./safetensors.ts";
+import { openSafetensors } from "./safetensors.ts";
 import { type NewTensor, writeSafetensors } from "./safetensors-writer.ts";
+import { openTorchWeights } from "./torch-weights.ts";
+import type { WeightFile } from "./weight-file.ts";
 
 /** Names may be given with or without the `transformer.` prefix, whichever the file has. */
 export interface ModelWeights {
@@ -29,9 +31,25 @@ export interface ModelFolder extends AsyncDisposable {
 
 const configName = "config.json";
 const weightsName = "model.safetensors";
-const indexName = "model.safetensors.index.json";
+interface WeightKind {
+  readonly file: string;
+  readonly index: string;
+  readonly extension: string;
+  open(path: string): Promise<WeightFile>;
+}
+
+/** Where a folder has weights of both kinds, they are the same, and safetensors needs no care. */
+const weightKinds: readonly WeightKind[] = [
+  { file: weightsName, index: `${weightsName}.index.json`, extension: ".safetensors", open: openSafetensors },
+  {
+    file: "pytorch_model.bin",
+    index: "pytorch_model.bin.index.json",
+    extension: ".bin",
+    open: openTorchWeights,
+  },
+];
 /** Weights in a form that is not read here; taking such a folder for one without weights would train from scratch unasked. */
-const otherWeights = ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"];
+const otherWeights = ["tf_model.h5", "flax_model.msgpack"];
 
 /** Opens a folder and checks its configuration and every tensor's presence and shape. Throws ModelError. */
 export async function openModelFolder(folder: string): Promise<ModelFolder> {
@@ -76,9 +94,11 @@ async function readConfig(folder: string): Promise<string> {
   });
 }
 
-async function openWeightFiles(folder: string): Promise<SafetensorsFile[]> {
-  if (await exists(join(folder, weightsName))) return [await openSafetensors(join(folder, weightsName))];
-  if (await exists(join(folder, indexName))) return openShards(folder);
+async function openWeightFiles(folder: string): Promise<WeightFile[]> {
+  for (const kind of weightKinds) {
+    if (await exists(join(folder, kind.file))) return [await kind.open(join(folder, kind.file))];
+    if (await exists(join(folder, kind.index))) return openShards(folder, kind);
+  }
   for (const name of otherWeights) {
     if (!(await exists(join(folder, name)))) continue;
     throw new ModelError(`${folder} has its weights in ${name}; wanted ${weightsName}: convert them to safetensors`);
@@ -86,16 +106,16 @@ async function openWeightFiles(folder: string): Promise<SafetensorsFile[]> {
   return [];
 }
 
-async function openShards(folder: string): Promise<SafetensorsFile[]> {
-  const path = join(folder, indexName);
-  const shardOf = parseIndex(path, await readFile(path, "utf8"));
-  const files = new Map<string, SafetensorsFile>();
+async function openShards(folder: string, { index, extension, open }: WeightKind): Promise<WeightFile[]> {
+  const path = join(folder, index);
+  const shardOf = parseIndex(path, await readFile(path, "utf8"), extension);
+  const files = new Map<string, WeightFile>();
   try {
     for (const [name, shard] of shardOf) {
       const shardPath = join(folder, shard);
       if (!files.has(shard)) {
         if (!(await exists(shardPath))) throw new ModelError(`${path} names ${shard}, which is missing in ${folder}`);
-        files.set(shard, await openSafetensors(shardPath));
+        files.set(shard, await open(shardPath));
       }
       if (!files.get(shard)!.tensors.has(name))
         throw new ModelError(`${path} says that ${shard} holds ${name}; it does not`);
@@ -107,7 +127,7 @@ async function openShards(folder: string): Promise<SafetensorsFile[]> {
   }
 }
 
-function parseIndex(path: string, text: string): [tensor: string, shard: string][] {
+function parseIndex(path: string, text: string, extension: string): [tensor: string, shard: string][] {
   let map: unknown;
   try {
     map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
@@ -118,9 +138,9 @@ function parseIndex(path: string, text: string): [tensor: string, shard: string]
     throw new ModelError(`${path} has no weight_map; wanted tensor names and their files`);
   return Object.entries(map).map(([tensor, shard]) => {
     // A shard lies beside its index; anything else could read outside the folder.
-    const plain = typeof shard === "string" && shard.endsWith(".safetensors") && basename(shard) === shard;
+    const plain = typeof shard === "string" && shard.endsWith(extension) && basename(shard) === shard;
     if (!plain)
-      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a .safetensors file name`);
+      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a ${extension} file name`);
     return [tensor, shard];
   });
 }
@@ -132,10 +152,10 @@ async function exists(path: string): Promise<boolean> {
 class FolderWeights implements ModelWeights {
   readonly #folder: string;
   /** By canonical name: where the tensor is and what it is called there. */
-  readonly #places = new Map<string, { readonly file: SafetensorsFile; readonly stored: string }>();
+  readonly #places = new Map<string, { readonly file: WeightFile; readonly stored: string }>();
   readonly #shapes: ReadonlyMap<string, readonly number[]>;
 
-  constructor(folder: string, config: Gpt2Config, files: readonly SafetensorsFile[]) {
+  constructor(folder: string, config: Gpt2Config, files: readonly WeightFile[]) {
     this.#folder = folder;
     this.#shapes = gpt2TensorShapes(config);
     for (const file of files) {
@@ -165,7 +185,7 @@ class FolderWeights implements ModelWeights {
     return place.file.readFloat32(place.stored, firstElement, count);
   }
 
-  #add(file: SafetensorsFile, stored: string, config: Gpt2Config): void {
+  #add(file: WeightFile, stored: string, config: Gpt2Config): void {
     const name = canonicalName(stored);
     if (isNoWeight(name, config)) return;
     const { shape, dtype } = file.tensors.get(stored)!;
