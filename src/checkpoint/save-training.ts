@@ -13,7 +13,7 @@ import { pieceElements, type StateRange, type StateReader } from "../zero/state.
 import { together } from "./agree.ts";
 import { writeAtomically } from "./atomic-file.ts";
 import { beginFolder, partialFolder, publishFolder } from "./checkpoint-folders.ts";
-import { Checksum } from "./checksum.ts";
+import { BlockChecksums, blockBytesOf, blocksHex, Checksum } from "./checksum.ts";
 import { safetensorsPieces } from "./safetensors-writer.ts";
 import { plainConfig } from "./settings.ts";
 import {
@@ -102,23 +102,26 @@ async function save<B extends object>(
   }
 }
 
-/** @returns its bytes and checksum */
+/** @returns its bytes, its checksum, the bytes of a block and each block's checksum */
 async function writeRankFile(path: string, reader: StateReader): Promise<readonly number[]> {
-  const sum = new Checksum();
   const entries = reader.ranges.map((range) => ({
     name: entryName(range.name, range.kind, range.first),
     dtype: "F32" as const,
     shape: [range.count],
     range,
   }));
+  const sum = new Checksum();
+  // Without the header, which is small: of blocks it matters only that there are not too many.
+  const blocks = new BlockChecksums(blockBytesOf(entries.reduce((bytes, { range }) => bytes + 4 * range.count, 0)));
   const counted = async function* (): AsyncGenerator<Uint8Array> {
     for await (const piece of safetensorsPieces(entries, ({ range }) => bytesOf(reader, range))) {
       sum.add(piece);
+      blocks.add(piece);
       yield piece;
     }
   };
   await writeAtomically(path, counted());
-  return [sum.bytes, Number.parseInt(sum.hex, 16)];
+  return [sum.bytes, Number.parseInt(sum.hex, 16), blocks.blockBytes, ...blocks.values];
 }
 
 async function* bytesOf(reader: StateReader, range: StateRange): AsyncGenerator<Uint8Array> {
@@ -151,10 +154,12 @@ function manifestOf<B extends object>(
       ...(plan.config.delayedUpdateFrom === undefined ? [] : (["visible"] as const)),
     ],
     tensors: tensorsOf(plan),
-    files: written.map(([bytes, crc32], rank) => ({
+    files: written.map(([bytes, crc32, blockBytes, ...blocks], rank) => ({
       name: rankFileName(rank, plan.worldSize),
       bytes: bytes!,
-      crc32: crc32!.toString(16).padStart(8, "0"),
+      crc32: blocksHex([crc32!]),
+      blockBytes: blockBytes!,
+      blocks: blocksHex(blocks),
     })),
   };
 }

@@ -5,6 +5,7 @@ import { ShunyaError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
+import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
@@ -210,6 +211,7 @@ function program(): Command {
     .addCommand(trainCommand())
     .addCommand(configCommand())
     .addCommand(explainCommand())
+    .addCommand(checkpointCommand())
     .addCommand(generateCommand())
     .addCommand(launchCommand())
     .addCommand(benchCommand());
