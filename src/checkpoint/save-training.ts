@@ -5,14 +5,14 @@
 import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { CheckpointError } from "../errors/errors.ts";
+import { CheckpointError, UsageError } from "../errors/errors.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Engine } from "../zero/engine.ts";
 import { pieceElements, type StateRange, type StateReader } from "../zero/state.ts";
 import { together } from "./agree.ts";
 import { writeAtomically } from "./atomic-file.ts";
-import { beginFolder, partialFolder, publishFolder } from "./checkpoint-folders.ts";
+import { beginFolder, partialFolder, publishFolder, removeOlder } from "./checkpoint-folders.ts";
 import { BlockChecksums, blockBytesOf, blocksHex, Checksum } from "./checksum.ts";
 import { safetensorsPieces } from "./safetensors-writer.ts";
 import { plainConfig } from "./settings.ts";
@@ -33,6 +33,10 @@ import { shunyaVersion } from "./version.ts";
 export interface SaveOptions {
   /** What the run is made of beside the engine's configuration (model, data): kept, and compared when it is resumed. */
   readonly run?: JsonObject;
+  /** How many checkpoints stay, the newest ones, this one included. Undefined: all. */
+  readonly keep?: number;
+  /** A checkpoint that stays in any case, such as the one that the run goes on from. */
+  readonly alsoKept?: string;
 }
 
 export interface SavedCheckpoint {
@@ -45,7 +49,7 @@ export interface SavedCheckpoint {
 
 /**
  * Every rank calls it, between steps, with the same folder: the checkpoint of step 40 is `<folder>/step-00000040`, and a
- * checkpoint of the same step that is there already is replaced. Training may go on after a failure: nothing has changed.
+ * checkpoint of the same step that is there already is replaced. Older ones than are to be kept go once it is there. Training may go on after a failure: nothing has changed.
  * @throws CheckpointError, on every rank alike, where the disk does not take it: the checkpoints before it stay as they are
  * @throws DesyncError or CommError where a rank does not call it
  */
@@ -54,10 +58,14 @@ export async function saveCheckpoint<B extends object>(
   folder: string,
   options: SaveOptions = {},
 ): Promise<SavedCheckpoint> {
+  if (options.keep !== undefined && !(Number.isSafeInteger(options.keep) && options.keep >= 1))
+    throw new UsageError(
+      `keep: found ${options.keep}; wanted a whole number of at least 1: the one that is saved stays`,
+    );
   const started = performance.now();
   const step = engine.steps;
   try {
-    const bytes = await engine.saveStates((reader) => save(engine, reader, folder, options.run ?? {}));
+    const bytes = await engine.saveStates((reader) => save(engine, reader, folder, options));
     const seconds = (performance.now() - started) / 1000;
     return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
   } catch (error) {
@@ -72,7 +80,7 @@ async function save<B extends object>(
   engine: Engine<B>,
   reader: StateReader,
   folder: string,
-  run: JsonObject,
+  { run = {}, keep, alsoKept }: SaveOptions,
 ): Promise<number> {
   const { group, steps: step } = engine;
   const isFirst = group.rank === 0;
@@ -93,6 +101,7 @@ async function save<B extends object>(
       const text = renderManifest(manifestOf(engine, written, run));
       await writeAtomically(join(partial, manifestName), [new TextEncoder().encode(text)]);
       await publishFolder(folder, partial, step);
+      if (keep !== undefined) await removeOlder(folder, step, keep, alsoKept);
       return [];
     });
     return written.reduce((sum, [bytes]) => sum + bytes!, 0);
