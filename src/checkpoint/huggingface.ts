@@ -7,8 +7,10 @@ import { architectureOf, type ModelConfig } from "../nn/models/models.ts";
 import { parseModelConfig, renderModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
 import { type Pieces, writeAtomically } from "./atomic-file.ts";
 import { describeJson } from "./describe.ts";
-import { openSafetensors, type SafetensorsFile } from "./safetensors.ts";
+import { openSafetensors } from "./safetensors.ts";
 import { type NewTensor, writeSafetensors } from "./safetensors-writer.ts";
+import { openTorchWeights } from "./torch-weights.ts";
+import type { WeightFile } from "./weight-file.ts";
 
 /** Names may be given with or without the prefix `transformer.` (GPT-2) or `model.`, whichever the file has. */
 export interface ModelWeights {
@@ -28,9 +30,25 @@ export interface ModelFolder extends AsyncDisposable {
 
 const configName = "config.json";
 const weightsName = "model.safetensors";
-const indexName = "model.safetensors.index.json";
+interface WeightKind {
+  readonly file: string;
+  readonly index: string;
+  readonly extension: string;
+  open(path: string): Promise<WeightFile>;
+}
+
+/** Where a folder has weights of both kinds, they are the same, and safetensors needs no care. */
+const weightKinds: readonly WeightKind[] = [
+  { file: weightsName, index: `${weightsName}.index.json`, extension: ".safetensors", open: openSafetensors },
+  {
+    file: "pytorch_model.bin",
+    index: "pytorch_model.bin.index.json",
+    extension: ".bin",
+    open: openTorchWeights,
+  },
+];
 /** Weights in a form that is not read here; taking such a folder for one without weights would train from scratch unasked. */
-const otherWeights = ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"];
+const otherWeights = ["tf_model.h5", "flax_model.msgpack"];
 
 /** Opens a folder and checks its configuration and every tensor's presence and shape. Throws ModelError. */
 export async function openModelFolder(folder: string): Promise<ModelFolder> {
@@ -75,9 +93,11 @@ async function readConfig(folder: string): Promise<string> {
   });
 }
 
-async function openWeightFiles(folder: string): Promise<SafetensorsFile[]> {
-  if (await exists(join(folder, weightsName))) return [await openSafetensors(join(folder, weightsName))];
-  if (await exists(join(folder, indexName))) return openShards(folder);
+async function openWeightFiles(folder: string): Promise<WeightFile[]> {
+  for (const kind of weightKinds) {
+    if (await exists(join(folder, kind.file))) return [await kind.open(join(folder, kind.file))];
+    if (await exists(join(folder, kind.index))) return openShards(folder, kind);
+  }
   for (const name of otherWeights) {
     if (!(await exists(join(folder, name)))) continue;
     throw new ModelError(`${folder} has its weights in ${name}; wanted ${weightsName}: convert them to safetensors`);
@@ -85,16 +105,16 @@ async function openWeightFiles(folder: string): Promise<SafetensorsFile[]> {
   return [];
 }
 
-async function openShards(folder: string): Promise<SafetensorsFile[]> {
-  const path = join(folder, indexName);
-  const shardOf = parseIndex(path, await readFile(path, "utf8"));
-  const files = new Map<string, SafetensorsFile>();
+async function openShards(folder: string, { index, extension, open }: WeightKind): Promise<WeightFile[]> {
+  const path = join(folder, index);
+  const shardOf = parseIndex(path, await readFile(path, "utf8"), extension);
+  const files = new Map<string, WeightFile>();
   try {
     for (const [name, shard] of shardOf) {
       const shardPath = join(folder, shard);
       if (!files.has(shard)) {
         if (!(await exists(shardPath))) throw new ModelError(`${path} names ${shard}, which is missing in ${folder}`);
-        files.set(shard, await openSafetensors(shardPath));
+        files.set(shard, await open(shardPath));
       }
       if (!files.get(shard)!.tensors.has(name))
         throw new ModelError(`${path} says that ${shard} holds ${name}; it does not`);
@@ -106,7 +126,7 @@ async function openShards(folder: string): Promise<SafetensorsFile[]> {
   }
 }
 
-function parseIndex(path: string, text: string): [tensor: string, shard: string][] {
+function parseIndex(path: string, text: string, extension: string): [tensor: string, shard: string][] {
   let map: unknown;
   try {
     map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
@@ -117,9 +137,9 @@ function parseIndex(path: string, text: string): [tensor: string, shard: string]
     throw new ModelError(`${path} has no weight_map; wanted tensor names and their files`);
   return Object.entries(map).map(([tensor, shard]) => {
     // A shard lies beside its index; anything else could read outside the folder.
-    const plain = typeof shard === "string" && shard.endsWith(".safetensors") && basename(shard) === shard;
+    const plain = typeof shard === "string" && shard.endsWith(extension) && basename(shard) === shard;
     if (!plain)
-      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a .safetensors file name`);
+      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a ${extension} file name`);
     return [tensor, shard];
   });
 }
@@ -131,11 +151,11 @@ async function exists(path: string): Promise<boolean> {
 class FolderWeights implements ModelWeights {
   readonly #folder: string;
   /** By canonical name: where the tensor is and what it is called there. */
-  readonly #places = new Map<string, { readonly file: SafetensorsFile; readonly stored: string }>();
+  readonly #places = new Map<string, { readonly file: WeightFile; readonly stored: string }>();
   readonly #architecture: string;
   readonly #names: TensorNames;
 
-  constructor(folder: string, config: ModelConfig, files: readonly SafetensorsFile[]) {
+  constructor(folder: string, config: ModelConfig, files: readonly WeightFile[]) {
     this.#folder = folder;
     this.#architecture = architectureOf(config) === "gpt2" ? "GPT-2" : architectureOf(config);
     this.#names = tensorNamesOf(config);
@@ -167,7 +187,7 @@ class FolderWeights implements ModelWeights {
     return place.file.readFloat32(place.stored, firstElement, count);
   }
 
-  #add(file: SafetensorsFile, stored: string): void {
+  #add(file: WeightFile, stored: string): void {
     const name = this.#names.canonical(stored);
     if (this.#names.isNoWeight(name)) return;
     const { shape, dtype } = file.tensors.get(stored)!;

@@ -1,4 +1,4 @@
-/** `--save-every` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
+/** `--save-every`, `--keep` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
 import { join } from "node:path";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
@@ -105,7 +105,10 @@ export class Resumption {
  * @throws UsageError where the folder to save into holds checkpoints that this run did not come by
  */
 export async function checkSaving(job: TrainJob, resumed: Resumption | undefined): Promise<void> {
-  if (job.saveEvery === undefined) return;
+  if (job.saveEvery === undefined) {
+    if (job.keep === undefined) return;
+    throw new UsageError("--keep says how many checkpoints of --save-every K stay; give that too");
+  }
   if (job.output === undefined)
     throw new UsageError("--save-every needs --output DIR: checkpoints go to DIR/checkpoints");
   const folder = checkpointsOf(job.output);

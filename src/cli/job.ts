@@ -41,6 +41,8 @@ export interface TrainJob {
   readonly output: string | undefined;
   /** A checkpoint after every so many steps. Undefined: none. */
   readonly saveEvery: number | undefined;
+  /** How many checkpoints stay. Undefined: all. */
+  readonly keep: number | undefined;
   /** A checkpoint to go on from, or a folder of them. */
   readonly resume: string | undefined;
   /** A file for what every queue did and when. */

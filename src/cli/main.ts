@@ -5,6 +5,7 @@ import { ShunyaError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
+import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
@@ -37,6 +38,7 @@ interface TrainFlags {
   readonly overwrite?: true;
   readonly dryRun?: true;
   readonly saveEvery?: number;
+  readonly keep?: number;
   readonly resume?: string;
   readonly logJson?: string;
   readonly trace?: string;
@@ -84,6 +86,11 @@ function trainCommand(): Command {
     .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
     .option(
+      "--keep <n>",
+      "of those the newest n stay, and the one that the run goes on from (default: all)",
+      parseInteger(1),
+    )
+    .option(
       "--resume <dir>",
       "go on from a checkpoint, or from the newest in a folder of them; give the same flags again",
     )
@@ -112,6 +119,7 @@ function trainCommand(): Command {
         overwrite: flags.overwrite === true,
         dryRun: flags.dryRun === true,
         saveEvery: flags.saveEvery,
+        keep: flags.keep,
         resume: flags.resume,
         trace: flags.trace,
       };
@@ -210,6 +218,7 @@ function program(): Command {
     .addCommand(trainCommand())
     .addCommand(configCommand())
     .addCommand(explainCommand())
+    .addCommand(checkpointCommand())
     .addCommand(generateCommand())
     .addCommand(launchCommand())
     .addCommand(benchCommand());

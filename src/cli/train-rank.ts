@@ -92,10 +92,14 @@ class Checkpoints {
   }
 
   async atEnd(): Promise<void> {
-    const { saveEvery, output } = this.#job;
+    const { saveEvery, output, keep, resume } = this.#job;
     if (saveEvery === undefined || output === undefined || this.#savedStep === this.#engine.steps) return;
     const run = runOf(this.#job, this.#opened);
-    const checkpoint = await saveCheckpoint(this.#engine, checkpointsOf(output), { run });
+    const checkpoint = await saveCheckpoint(this.#engine, checkpointsOf(output), {
+      run,
+      ...(keep !== undefined && { keep }),
+      ...(resume !== undefined && { alsoKept: resume }),
+    });
     this.#savedStep = checkpoint.step;
     this.#tell({ type: "checkpoint", checkpoint });
   }

@@ -255,8 +255,8 @@ describe("weights", () => {
     expect(await refusal(join(folder, "model.safetensors"))).toMatch(/is a file; wanted a model folder/);
     expect(await refusal(folder)).toMatch(/has no config\.json; wanted a Hugging Face model folder/);
     expect(await refusal(folderWith({ "config.json": "{" }))).toMatch(/config\.json is not JSON/);
-    const torch = folderWith({ "config.json": configJson, "pytorch_model.bin": "x" });
-    expect(await refusal(torch)).toMatch(/has its weights in pytorch_model\.bin; wanted model\.safetensors/);
+    const tensorflow = folderWith({ "config.json": configJson, "tf_model.h5": "x" });
+    expect(await refusal(tensorflow)).toMatch(/has its weights in tf_model\.h5; wanted model\.safetensors/);
   });
 
   test("writing where a file stands", async () => {

@@ -18,6 +18,11 @@ test.each([
     [/<script>/, flag("ranks")],
   ],
   [["quickstart", "--help"], [flag("output")]],
+  [
+    ["checkpoint", "--help"],
+    [/inspect/, /verify/, /export/],
+  ],
+  [["checkpoint", "export", "--help"], ["output", "dtype", "max-shard-size"].map(flag)],
 ])("%j", async (args, patterns) => {
   const { exitCode, stdout, stderr } = await run(args);
   expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
