@@ -3,6 +3,7 @@
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
+import { makeExact, type Parts } from "./exactness.ts";
 import type { DecodeOptions, EncodeOptions, Tokenizer, TokenizerSettings, TokenStream } from "./tokenizer.ts";
 
 /** A tokenizer.json with the parts that the library takes for granted. */
@@ -36,6 +37,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     this.settings = settings;
     // The settings are of Python's wrapper; what they change there after decoding is not the tokenizer's own doing.
     this.#library = new Library(json, {});
+    makeExact(this.#library as unknown as Parts);
     const added = json.added_tokens.reduce((most, { id }) => Math.max(most, id + 1), 0);
     this.vocabularySize = Math.max(added, vocabularyEnd(path, json.model.vocab as object));
     this.endOfText = this.#findEnd(path);

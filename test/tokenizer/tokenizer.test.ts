@@ -1,8 +1,8 @@
 // What can be opened as a tokenizer, and what is said where it cannot. Ids are checked against the original library elsewhere.
-import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { byteTokenizer, openTokenizer, type Tokenizer } from "../../src/tokenizer/tokenizer.ts";
 
 /** "ab" is a token, and so are the three bytes of the Devanagari vowel sign ा (0xE0 0xA4 0xBE) one by one. */
@@ -17,8 +17,11 @@ const json = {
   model: { type: "BPE", vocab, merges: [["a", "b"]] },
 };
 
+const root = mkdtempSync(join(tmpdir(), "shunya-tokenizer-"));
+afterAll(() => rmSync(root, { recursive: true }));
+
 function folder(files: Record<string, unknown>): string {
-  const path = mkdtempSync(join(tmpdir(), "shunya-tokenizer-"));
+  const path = mkdtempSync(join(root, "folder-"));
   for (const [name, content] of Object.entries(files))
     writeFileSync(join(path, name), typeof content === "string" ? content : JSON.stringify(content));
   return path;
