@@ -10,6 +10,7 @@ import { explainCommand } from "./explain-command.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
+import { tokenizerCommand } from "./tokenizer-command.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -220,6 +221,7 @@ function program(): Command {
     .addCommand(explainCommand())
     .addCommand(checkpointCommand())
     .addCommand(generateCommand())
+    .addCommand(tokenizerCommand())
     .addCommand(launchCommand())
     .addCommand(benchCommand());
   root
