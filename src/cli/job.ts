@@ -2,8 +2,11 @@
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
+import { byteTokenizer } from "../data/byte-tokenizer.ts";
+import { type PreparedData, type PrepareOptions, prepareData } from "../data/prepare.ts";
 import { WindowSampler } from "../data/sampler.ts";
-import { openTokens, type TokenSource } from "../data/tokens.ts";
+import { defaultCacheFolder } from "../data/token-cache.ts";
+import { openRanges, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
@@ -28,6 +31,10 @@ export interface TrainJob {
   /** A published name, a folder, or a shape that was chosen. */
   readonly model: string | Gpt2Config;
   readonly data: readonly string[];
+  /** How documents become tokens, where that is not left to its defaults. */
+  readonly reading?: ReadingOptions | undefined;
+  /** The data as the command found them: ranks open them without looking at them again. */
+  readonly prepared?: PreparedData | undefined;
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
@@ -48,10 +55,18 @@ export interface TrainJob {
   readonly trace: string | undefined;
 }
 
+export interface ReadingOptions {
+  /** Of JSONL and Parquet. Undefined: "text". */
+  readonly textField?: string | undefined;
+  /** For data that were made tokens. Undefined: the user's cache folder. */
+  readonly cacheFolder?: string | undefined;
+}
+
 /** A job with everything it names opened and checked. */
 export interface OpenedJob extends AsyncDisposable {
   readonly config: ConfigResolution;
   readonly model: OpenedModel;
+  readonly prepared: PreparedData;
   readonly tokens: TokenSource;
   readonly sampler: WindowSampler;
   readonly seqLength: number;
@@ -76,8 +91,23 @@ export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undef
   return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
+/** Checks all data once, and makes tokens of what is none. @throws DataError, UsageError */
+export function prepareJobData(
+  { data, reading }: Pick<TrainJob, "data" | "reading">,
+  vocabularySize: number,
+  onProgress?: PrepareOptions["onProgress"],
+): Promise<PreparedData> {
+  return prepareData(data, {
+    tokenizer: byteTokenizer,
+    vocabularySize,
+    textField: reading?.textField ?? "text",
+    cacheFolder: reading?.cacheFolder ?? defaultCacheFolder(),
+    ...(onProgress && { onProgress }),
+  });
+}
+
 /** @throws ConfigError, ModelError, DataError, UsageError */
-export async function openJob(job: TrainJob): Promise<OpenedJob> {
+export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProgress"]): Promise<OpenedJob> {
   const file = parseJobConfig(job.config);
   const model = await openModel(job.model);
   try {
@@ -86,7 +116,10 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
       throw new UsageError(
         `--seq-length ${seqLength} is longer than the model's ${model.config.positions} positions; give at most that`,
       );
-    const tokens = await openTokens(job.data, { vocabularySize: model.config.vocabularySize });
+    const { vocabularySize } = model.config;
+    const prepared = job.prepared ?? (await prepareJobData(job, vocabularySize, onProgress));
+    const ranges = prepared.sources.flatMap((source) => source.ranges);
+    const tokens = await openRanges(ranges, { vocabularySize });
     try {
       const sampler = new WindowSampler({ tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
       const stepsOf = (trainBatch: number): number =>
@@ -104,7 +137,7 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
         await tokens.close();
         await model[Symbol.asyncDispose]();
       };
-      return { config, model, tokens, sampler, seqLength, steps, [Symbol.asyncDispose]: close };
+      return { config, model, prepared, tokens, sampler, seqLength, steps, [Symbol.asyncDispose]: close };
     } catch (error) {
       await tokens.close();
       throw error;

@@ -13,6 +13,8 @@ import { planCommand, simulateCommand } from "./plan-command.ts";
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
 
+const dataHelp = "UTF-8 text (bytes are tokens), .jsonl, .bin token files; .gz or .zst of them; folders and globs";
+
 /** Far more than a machine is good for; each rank is a process. */
 const mostRanks = 256;
 const mostThreads = 1024;
@@ -25,6 +27,8 @@ interface TrainFlags {
   readonly microBatch?: number;
   readonly lr?: number;
   readonly data: readonly string[];
+  readonly textField: string;
+  readonly dataCache?: string;
   readonly ranks: number;
   readonly steps?: number;
   readonly seqLength?: number;
@@ -61,7 +65,9 @@ function trainCommand(): Command {
       "--model <name|dir>",
       "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
-    .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
+    .requiredOption("--data <path...>", dataHelp)
+    .option("--text-field <name>", "field of JSONL data that holds the text", "text")
+    .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
     .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
@@ -100,6 +106,7 @@ function trainCommand(): Command {
         overrides: [...(flags.set ?? []), ...namedOverrides(flags)],
         model: flags.model,
         data: flags.data,
+        reading: { textField: flags.textField, cacheFolder: flags.dataCache },
         ranks: flags.ranks,
         steps: flags.steps,
         seqLength: flags.seqLength,
