@@ -13,7 +13,8 @@ import { planCommand, simulateCommand } from "./plan-command.ts";
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
 
-const dataHelp = "UTF-8 text (bytes are tokens), .jsonl, .bin token files; .gz or .zst of them; folders and globs";
+const dataHelp =
+  "UTF-8 text (bytes are tokens), .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs";
 
 /** Far more than a machine is good for; each rank is a process. */
 const mostRanks = 256;
@@ -66,7 +67,7 @@ function trainCommand(): Command {
       "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
     .requiredOption("--data <path...>", dataHelp)
-    .option("--text-field <name>", "field of JSONL data that holds the text", "text")
+    .option("--text-field <name>", "field of JSONL and Parquet data that holds the text", "text")
     .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))

@@ -23,7 +23,18 @@ export interface ReadOptions {
   readonly onRead: (bytes: number) => void;
 }
 
+const readers = { text: textDocuments, jsonl: jsonlDocuments, parquet: lazyParquetDocuments } as const;
+
+/** Loaded where it is needed: every rank's start would wait for the library. */
+async function* lazyParquetDocuments(file: SourceFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {
+  const { parquetDocuments } = await import("./parquet-documents.ts");
+  yield* parquetDocuments(file, options);
+}
+
+/** A file that holds documents. */
+export type DocumentFile = SourceFile & { readonly format: keyof typeof readers };
+
 /** A file's documents in order, in constant memory. What is odd goes to the findings; what is refused is a DataError. */
-export function documentsOf(file: SourceFile, options: ReadOptions): AsyncIterable<DocumentPiece> {
-  return file.format === "jsonl" ? jsonlDocuments(file, options) : textDocuments(file, options);
+export function documentsOf(file: DocumentFile, options: ReadOptions): AsyncIterable<DocumentPiece> {
+  return readers[file.format](file, options);
 }

@@ -14,7 +14,7 @@ const kinds = {
   notJson: { fate: "leftOut", one: "line that is not JSON", many: "lines that are not JSON" },
   notObject: { fate: "leftOut", one: "line that is not a JSON object", many: "lines that are not JSON objects" },
   cutOff: { fate: "leftOut", one: "last line that is cut off", many: "last lines that are cut off" },
-  notUtf8: { fate: "leftOut", one: "line that is not UTF-8", many: "lines that are not UTF-8" },
+  notUtf8: { fate: "leftOut", one: "record that is not UTF-8", many: "records that are not UTF-8" },
   tooLong: { fate: "leftOut", one: "line that is too long", many: "lines that are too long" },
   noField: { fate: "leftOut", one: "document without the text field", many: "documents without the text field" },
   notText: { fate: "leftOut", one: "document whose text is none", many: "documents whose text is none" },
@@ -29,11 +29,6 @@ const kinds = {
     fate: "kept",
     one: "block of NUL bytes (kept; the file looks damaged)",
     many: "blocks of NUL bytes (kept; the files look damaged)",
-  },
-  replacement: {
-    fate: "kept",
-    one: "document with U+FFFD, which stands for text that was not UTF-8 (kept)",
-    many: "documents with U+FFFD, which stands for text that was not UTF-8 (kept)",
   },
   halfCharacter: {
     fate: "kept",

@@ -4,8 +4,8 @@ import { isUtf8 } from "node:buffer";
 import { DataError } from "../errors/errors.ts";
 import type { DocumentPiece, ReadOptions } from "./documents.ts";
 import { EmptyFileError, fileBytes } from "./file-bytes.ts";
-import type { FindingKind } from "./findings.ts";
 import { type Line, linesOf } from "./lines.ts";
+import { type Problem, textOf } from "./record-text.ts";
 import type { SourceFile } from "./source-files.ts";
 
 /** Half of the longest string that V8 makes. */
@@ -37,14 +37,6 @@ export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): A
   );
 }
 
-interface Problem {
-  readonly kind: FindingKind;
-  /** What was found, for the list of places. */
-  readonly detail?: string;
-  /** The same as a clause. */
-  readonly reason?: string;
-}
-
 function readLine(line: Line, textField: string, place: string, { findings }: ReadOptions): string | Problem {
   if (line.bytes === undefined) return { kind: "tooLong", reason: `a line above ${longestLineBytes} bytes` };
   let { bytes } = line;
@@ -64,37 +56,4 @@ function readLine(line: Line, textField: string, place: string, { findings }: Re
     return { kind: "notJson", ...(nul && { detail: nul }), reason: (error as Error).message };
   }
   return textOf(value, textField, place, findings);
-}
-
-/** The text of one row. */
-export function textOf(
-  value: unknown,
-  textField: string,
-  place: string,
-  findings: ReadOptions["findings"],
-): string | Problem {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    const detail = nameType(value);
-    return { kind: "notObject", detail, reason: `${detail} where an object is wanted` };
-  }
-  if (!Object.hasOwn(value, textField)) {
-    const fields = Object.keys(value).slice(0, 8);
-    const reason = fields.length === 0 ? "an object without fields" : `an object with the fields ${fields.join(", ")}`;
-    return { kind: "noField", reason };
-  }
-  const text = (value as Record<string, unknown>)[textField];
-  if (typeof text !== "string") {
-    const detail = nameType(text);
-    return { kind: "notText", detail, reason: `${detail} where text is wanted` };
-  }
-  if (text === "") return { kind: "emptyText", reason: "an empty text" };
-  // Devanagari and English take this way alike: the check is a scan in native code.
-  if (/\p{Surrogate}/u.test(text)) findings.note("halfCharacter", place);
-  return text;
-}
-
-function nameType(value: unknown): string {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "a list";
-  return typeof value === "object" ? "an object" : typeof value === "boolean" ? "true or false" : `a ${typeof value}`;
 }

@@ -4,6 +4,7 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { DataError } from "../errors/errors.ts";
 import { byteTokenizer, type Tokenizer } from "./byte-tokenizer.ts";
+import type { DocumentFile } from "./documents.ts";
 import { describeFindings, type Finding, Findings } from "./findings.ts";
 import { type DataSource, findSources, type SourceFile } from "./source-files.ts";
 import { TokenCache } from "./token-cache.ts";
@@ -78,7 +79,9 @@ async function prepareGroup(
   options: PrepareOptions,
 ): Promise<PreparedGroup> {
   const range = await directRange(source, files[0]!, options);
-  return range === undefined ? await cachedRange(source, files, options) : { range, findings: [] };
+  return range === undefined
+    ? await cachedRange(source, files as readonly DocumentFile[], options)
+    : { range, findings: [] };
 }
 
 /** A file that is tokens as it lies there: a token file, or a plain text where bytes are tokens and nothing is odd. */
@@ -101,7 +104,7 @@ async function directRange(
 
 async function cachedRange(
   { name, isSearched }: DataSource,
-  files: readonly SourceFile[],
+  files: readonly DocumentFile[],
   options: PrepareOptions,
 ): Promise<PreparedGroup> {
   const { tokenizer, textField, vocabularySize } = options;

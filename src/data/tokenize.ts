@@ -3,7 +3,7 @@
 import type { FileHandle } from "node:fs/promises";
 import { DataError } from "../errors/errors.ts";
 import type { Tokenizer } from "./byte-tokenizer.ts";
-import { type DocumentPiece, documentsOf, type ReadOptions } from "./documents.ts";
+import { type DocumentFile, type DocumentPiece, documentsOf, type ReadOptions } from "./documents.ts";
 import { EmptyFileError } from "./file-bytes.ts";
 import type { Findings } from "./findings.ts";
 import { encodablePieces } from "./pieces.ts";
@@ -14,7 +14,7 @@ import { TokenWriter } from "./token-writer.ts";
 
 export interface TokenizeOptions extends Pick<ReadOptions, "textField" | "onRead"> {
   readonly tokenizer: Tokenizer;
-  readonly files: readonly SourceFile[];
+  readonly files: readonly DocumentFile[];
   /** Empty files are left out, and not refused. */
   readonly isSearched: boolean;
   readonly findings: Findings;

@@ -1,6 +1,7 @@
 // Every oddity of data has one answer, said with file and place: the table of docs/data.md.
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
+import { linesOf } from "../../src/data/lines.ts";
 import { DataFolder, wordTokenizer } from "./prepared.ts";
 
 const data = new DataFolder();
@@ -19,7 +20,7 @@ describe("JSONL: a bad line costs that line", () => {
     ["no JSON", jsonl('{"text":"a"}', "oops"), "a\n", /left out: 1 line that is not JSON: case\.jsonl:2$/],
     ["a broken last line", '{"text":"a"}\n{"text":"b', "a\n", /1 last line that is cut off: case\.jsonl:2$/],
     ["raw NULs", '{"text":"a"}\n\0\0\0\n', "a\n", /1 line that is not JSON: case\.jsonl:2 \(NUL bytes\)$/],
-    ["not UTF-8", notUtf8, "b\n", /left out: 1 line that is not UTF-8: case\.jsonl:1$/],
+    ["not UTF-8", notUtf8, "b\n", /left out: 1 record that is not UTF-8: case\.jsonl:1$/],
     ["a list", jsonl('["a"]', '{"text":"b"}'), "b\n", /1 line that is not a JSON object: case\.jsonl:1 \(a list\)$/],
     [
       "another field",
@@ -57,6 +58,21 @@ describe("JSONL: a bad line costs that line", () => {
     expect(prepared.notices).toEqual([]);
     expect((performance.now() - begin) / 1000).toBeLessThan(60);
   }, 120_000);
+
+  test("a line above the bound is passed over in constant memory, the next one is read", async () => {
+    async function* chunks() {
+      for (const text of ["ab", "c\nlonger than", " ten bytes\n", "d\n", "e"]) yield Buffer.from(text);
+    }
+    const lines = [];
+    for await (const { bytes, number, isEnded } of linesOf(chunks(), 10))
+      lines.push([bytes?.toString(), number, isEnded]);
+    expect(lines).toEqual([
+      ["abc", 1, true],
+      [undefined, 2, true],
+      ["d", 3, true],
+      ["e", 4, false],
+    ]);
+  });
 
   test("no text at all is refused, and the message says what is there", async () => {
     const wrong = data.file("wrong.jsonl", jsonl("", '{"content":"a","id":7}', "oops"));
