@@ -3,8 +3,9 @@ import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts"
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
 import { byteTokenizer } from "../data/byte-tokenizer.ts";
+import { MixedSampler } from "../data/mixed-sampler.ts";
 import { type PreparedData, type PrepareOptions, prepareData } from "../data/prepare.ts";
-import { WindowSampler } from "../data/sampler.ts";
+import { type Sampler, type SamplerOptions, WindowSampler } from "../data/sampler.ts";
 import { defaultCacheFolder } from "../data/token-cache.ts";
 import { openRanges, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
@@ -68,7 +69,7 @@ export interface OpenedJob extends AsyncDisposable {
   readonly model: OpenedModel;
   readonly prepared: PreparedData;
   readonly tokens: TokenSource;
-  readonly sampler: WindowSampler;
+  readonly sampler: Sampler;
   readonly seqLength: number;
   readonly steps: number;
 }
@@ -121,7 +122,12 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     const ranges = prepared.sources.flatMap((source) => source.ranges);
     const tokens = await openRanges(ranges, { vocabularySize });
     try {
-      const sampler = new WindowSampler({ tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
+      const sampler = samplerFor(prepared, {
+        tokenCount: tokens.count,
+        seqLength,
+        seed: job.seed,
+        shuffle: job.shuffle,
+      });
       const stepsOf = (trainBatch: number): number =>
         job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
       const config = resolveConfig({
@@ -146,6 +152,13 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     await model[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+function samplerFor({ sources }: PreparedData, options: SamplerOptions): Sampler {
+  const weighed = sources.flatMap(({ name, weight, tokens }) =>
+    weight === undefined ? [] : [{ name, weight, tokens }],
+  );
+  return weighed.length === 0 ? new WindowSampler(options) : new MixedSampler({ sources: weighed, ...options });
 }
 
 /** What of a model a configuration may depend on. */

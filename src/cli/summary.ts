@@ -1,4 +1,5 @@
 /** What `shunya train` says before and after: the plan, then formula beside fact. */
+import { MixedSampler } from "../data/mixed-sampler.ts";
 import type { Tier } from "../device/ledger.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { expectedStates, expectedTraffic } from "../plan/expected.ts";
@@ -7,7 +8,7 @@ import type { Plan } from "../plan/plan.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderHidden } from "../report/hidden.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
-import { formatCount, formatMany, formatOperations } from "../report/numbers.ts";
+import { formatCount, formatMany, formatOperations, formatShare } from "../report/numbers.ts";
 import { groupRanks } from "../report/rank-groups.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
@@ -36,6 +37,7 @@ export function renderOpening(
     ["model", `${name}: ${formatMany(f.plan.parameterElements, "parameter")} in ${config.precision}`],
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
     ["data", `${formatMany(tokens.count, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`],
+    ...(sampler instanceof MixedSampler ? mixRows(sampler, steps * trainBatch) : []),
     [
       "batch",
       `${formatMany(microBatch, "window")} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")} = ${formatMany(trainBatch, "window")} a step`,
@@ -55,6 +57,15 @@ export function renderOpening(
   const tables = [renderStates(f.plan), renderSizes(f.plan)].filter((table) => table !== undefined);
   const lines = rows.map(([label, text]) => `${label.padEnd(labelWidth)}${wrap(text, { indent: labelWidth })}`);
   return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
+}
+
+function mixRows(sampler: MixedSampler, samples: number): [label: string, text: string][] {
+  return sampler
+    .shares(samples)
+    .map(({ name, share, epochs }) => [
+      "",
+      `${formatShare(share, 1)} from ${name}: ${oneDecimal(epochs)} epochs of it`,
+    ]);
 }
 
 /** "0.04", "12.5", "1,234". */
