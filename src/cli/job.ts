@@ -4,8 +4,9 @@ import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
 import { byteTokenizer } from "../data/byte-tokenizer.ts";
 import { MixedSampler } from "../data/mixed-sampler.ts";
-import { type PreparedData, type PrepareOptions, prepareData } from "../data/prepare.ts";
+import { type PreparedData, type PreparedSource, type PrepareOptions, prepareData } from "../data/prepare.ts";
 import { type Sampler, type SamplerOptions, WindowSampler } from "../data/sampler.ts";
+import { splitOff } from "../data/split.ts";
 import { defaultCacheFolder } from "../data/token-cache.ts";
 import { openRanges, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
@@ -14,6 +15,7 @@ import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
 import { elementsOf } from "../tensor/tensor.ts";
+import { type ValidationData, validationData } from "./validation.ts";
 
 /** What `shunya train` was asked for. */
 export interface TrainRequest extends Omit<TrainJob, "model"> {
@@ -36,6 +38,8 @@ export interface TrainJob {
   readonly reading?: ReadingOptions | undefined;
   /** The data as the command found them: ranks open them without looking at them again. */
   readonly prepared?: PreparedData | undefined;
+  /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
+  readonly evalEvery?: number | undefined;
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
@@ -61,6 +65,8 @@ export interface ReadingOptions {
   readonly textField?: string | undefined;
   /** For data that were made tokens. Undefined: the user's cache folder. */
   readonly cacheFolder?: string | undefined;
+  /** A share of the data, or other data. Undefined: none. */
+  readonly validation?: { readonly share: number } | { readonly data: readonly string[] } | undefined;
 }
 
 /** A job with everything it names opened and checked. */
@@ -70,6 +76,7 @@ export interface OpenedJob extends AsyncDisposable {
   readonly prepared: PreparedData;
   readonly tokens: TokenSource;
   readonly sampler: Sampler;
+  readonly validation: ValidationData | undefined;
   readonly seqLength: number;
   readonly steps: number;
 }
@@ -92,26 +99,45 @@ export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undef
   return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
-/** Checks all data once, and makes tokens of what is none. @throws DataError, UsageError */
-export function prepareJobData(
+/** Checks all data once, makes tokens of what is none, and holds out what is for validation. @throws DataError, UsageError */
+export async function prepareJobData(
   { data, reading }: Pick<TrainJob, "data" | "reading">,
   vocabularySize: number,
   onProgress?: PrepareOptions["onProgress"],
 ): Promise<PreparedData> {
-  return prepareData(data, {
+  const options: PrepareOptions = {
     tokenizer: byteTokenizer,
     vocabularySize,
     textField: reading?.textField ?? "text",
     cacheFolder: reading?.cacheFolder ?? defaultCacheFolder(),
     ...(onProgress && { onProgress }),
-  });
+  };
+  const prepared = await prepareData(data, options);
+  const validation = reading?.validation;
+  if (validation === undefined) return prepared;
+  if ("share" in validation) {
+    const { training, validation: heldOut } = splitOff(prepared.sources, validation.share);
+    return { ...prepared, sources: training, validation: heldOut };
+  }
+  const other = await prepareData(validation.data, options);
+  return {
+    sources: prepared.sources,
+    validation: other.sources,
+    inputs: [...prepared.inputs, ...other.inputs],
+    notices: [...prepared.notices, ...other.notices],
+  };
 }
 
 /** @throws ConfigError, ModelError, DataError, UsageError */
 export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProgress"]): Promise<OpenedJob> {
   const file = parseJobConfig(job.config);
-  const model = await openModel(job.model);
+  const opened: AsyncDisposable[] = [];
+  const close = async (): Promise<void> => {
+    for (const resource of opened.reverse()) await resource[Symbol.asyncDispose]();
+  };
   try {
+    const model = await openModel(job.model);
+    opened.push(model);
     const seqLength = job.seqLength ?? model.config.positions;
     if (seqLength > model.config.positions)
       throw new UsageError(
@@ -119,37 +145,29 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
       );
     const { vocabularySize } = model.config;
     const prepared = job.prepared ?? (await prepareJobData(job, vocabularySize, onProgress));
-    const ranges = prepared.sources.flatMap((source) => source.ranges);
-    const tokens = await openRanges(ranges, { vocabularySize });
-    try {
-      const sampler = samplerFor(prepared, {
-        tokenCount: tokens.count,
-        seqLength,
-        seed: job.seed,
-        shuffle: job.shuffle,
-      });
-      const stepsOf = (trainBatch: number): number =>
-        job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
-      const config = resolveConfig({
-        file,
-        overrides: job.overrides,
-        worldSize: job.ranks,
-        model: describeForConfig(job.model, model.config),
-        stepsOf,
-      });
-      checkFolders(config);
-      const steps = stepsOf(config.trainBatch);
-      const close = async (): Promise<void> => {
-        await tokens.close();
-        await model[Symbol.asyncDispose]();
-      };
-      return { config, model, prepared, tokens, sampler, seqLength, steps, [Symbol.asyncDispose]: close };
-    } catch (error) {
-      await tokens.close();
-      throw error;
-    }
+    const openSources = async (sources: readonly PreparedSource[]): Promise<TokenSource> => {
+      const ranges = sources.flatMap((source) => source.ranges);
+      const tokens = await openRanges(ranges, { vocabularySize });
+      opened.push(tokens);
+      return tokens;
+    };
+    const tokens = await openSources(prepared.sources);
+    const sampler = samplerFor(prepared, { tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
+    const validation = prepared.validation && validationData(await openSources(prepared.validation), seqLength);
+    const stepsOf = (trainBatch: number): number =>
+      job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
+    const config = resolveConfig({
+      file,
+      overrides: job.overrides,
+      worldSize: job.ranks,
+      model: describeForConfig(job.model, model.config),
+      stepsOf,
+    });
+    checkFolders(config);
+    const steps = stepsOf(config.trainBatch);
+    return { config, model, prepared, tokens, sampler, validation, seqLength, steps, [Symbol.asyncDispose]: close };
   } catch (error) {
-    await model[Symbol.asyncDispose]();
+    await close();
     throw error;
   }
 }

@@ -26,7 +26,7 @@ import { measureSpeed } from "./machine-speed.ts";
 import { OutputLock } from "./output-lock.ts";
 import { type PreparationTeller, preparationTeller } from "./preparation.ts";
 import { StepPrinter } from "./step-printer.ts";
-import { renderOpening, renderSummary } from "./summary.ts";
+import { renderOpening, renderSummary, type ValidatedStep } from "./summary.ts";
 import { TraceFile } from "./trace-file.ts";
 import type { TrainMessage } from "./train-rank.ts";
 
@@ -80,6 +80,7 @@ export async function runTrain(
   write(report.begin());
   if (resumed) write(resumed.describe(opened.steps));
   const records: StepRecord[] = [];
+  const validations: ValidatedStep[] = [];
   const printer = new StepPrinter({
     opened,
     report,
@@ -107,14 +108,15 @@ export async function runTrain(
       else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);
-        printer.show(message.record);
+        printer.show(message.record, message.validation);
+        if (message.validation) validations.push({ step: message.record.step, loss: message.validation.loss });
       }
     },
   });
   for (let rank = 0; rank < job.ranks; rank++) launch.send(rank, job);
   const { exitCode } = await launch.outcome;
   printer.endLine();
-  if (records.length > 0) write(renderSummary(opened, foretold, records, locked) + report.end());
+  if (records.length > 0) write(renderSummary(opened, foretold, records, locked, validations) + report.end());
   const skipsAtEnd = records.length - 1 - records.findLastIndex((record) => !record.skipped);
   if (skipsAtEnd > 1)
     logger.warn(

@@ -17,6 +17,8 @@ export interface PrepareOptions {
   readonly vocabularySize: number;
   readonly textField: string;
   readonly cacheFolder: string;
+  /** That the tokenizer was read from: a change of them is another tokenizer, whatever its name. */
+  readonly tokenizerFiles?: readonly string[];
   /** Told while files are turned into tokens: bytes read of all bytes of this source. */
   readonly onProgress?: (name: string, readBytes: number, allBytes: number) => void;
 }
@@ -30,6 +32,8 @@ export interface PreparedSource {
 
 export interface PreparedData {
   readonly sources: readonly PreparedSource[];
+  /** Held out, or named apart; undefined where there is no validation. */
+  readonly validation?: readonly PreparedSource[];
   /** Every file that is read. */
   readonly inputs: readonly string[];
   /** What a user should be told of the data. */
@@ -109,9 +113,14 @@ async function cachedRange(
 ): Promise<PreparedGroup> {
   const { tokenizer, textField, vocabularySize } = options;
   const cache = new TokenCache(options.cacheFolder);
-  const identities = await identify(files);
+  const paths = files.map(({ path }) => path);
+  const identities = await identify(paths);
   const { name: tokenizerName, vocabularySize: entries, endOfText } = tokenizer;
-  const key = { tokenizer: { name: tokenizerName, entries, endOfText }, textField, isSearched, files: identities };
+  const tokenizerFiles = await identify(options.tokenizerFiles ?? []);
+  const key = {
+    tokenizer: { name: tokenizerName, entries, endOfText, files: tokenizerFiles },
+    ...{ textField, isSearched, files: identities },
+  };
   const allBytes = identities.reduce((sum, { size }) => sum + size, 0);
   let readBytes = 0;
   const onRead = (bytes: number): void => {
@@ -124,9 +133,9 @@ async function cachedRange(
     (await cache.make(entryName, async (handle) => {
       const findings = new Findings();
       const made = await tokenize(handle, { tokenizer, files, isSearched, findings, textField, onRead });
-      const after = await identify(files);
+      const after = await identify(paths);
       const changed = after.findIndex((file, i) => JSON.stringify(file) !== JSON.stringify(identities[i]));
-      if (changed !== -1) throw new DataError(`${files[changed]!.path} changed while it was read; keep it unchanged`);
+      if (changed !== -1) throw new DataError(`${paths[changed]} changed while it was read; keep it unchanged`);
       return made;
     }));
   if (entry.largestId >= vocabularySize)
@@ -143,9 +152,9 @@ interface FileIdentity {
   readonly modified: string;
 }
 
-async function identify(files: readonly SourceFile[]): Promise<FileIdentity[]> {
+async function identify(paths: readonly string[]): Promise<FileIdentity[]> {
   const identities: FileIdentity[] = [];
-  for (const { path } of files) {
+  for (const path of paths) {
     const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
       const why = error.code === "ENOENT" ? "no such file" : error.message;
       throw new DataError(`${path}: ${why}; check --data`, { cause: error });

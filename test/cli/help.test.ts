@@ -21,6 +21,8 @@ test.each([
       "log-json",
       "text-field",
       "data-cache",
+      "validation",
+      "eval-every",
     ].map(flag),
   ],
   [["generate", "--help"], ["model", "prompt", "tokens", "temperature", "top-k", "seed"].map(flag)],

@@ -42,6 +42,11 @@ describe("an entry", () => {
     const { mtimeMs } = statSync(path);
     utimesSync(path, new Date(), new Date(mtimeMs + 5000));
     expect(await reads(data, [path])).toBe(1);
+    const tokenizerFiles = [data.file("tokenizer.json", "{}")];
+    expect(await reads(data, [path], { tokenizerFiles })).toBe(1);
+    expect(await reads(data, [path], { tokenizerFiles })).toBe(0);
+    data.file("tokenizer.json", "{ }");
+    expect(await reads(data, [path], { tokenizerFiles })).toBe(1);
     renameSync(path, data.at("moved.jsonl"));
     expect(await reads(data, [data.at("moved.jsonl")])).toBe(1);
   });
