@@ -5,6 +5,7 @@ import { resolve } from "node:path";
 import { DataError } from "../errors/errors.ts";
 import { byteTokenizer, type Tokenizer } from "./byte-tokenizer.ts";
 import type { DocumentFile } from "./documents.ts";
+import { type Encoders, inThisThread, type TokenizerModule, WorkerEncoders } from "./encoders.ts";
 import { describeFindings, type Finding, Findings } from "./findings.ts";
 import { type DataSource, findSources, type SourceFile } from "./source-files.ts";
 import { TokenCache } from "./token-cache.ts";
@@ -17,6 +18,8 @@ export interface PrepareOptions {
   readonly vocabularySize: number;
   readonly textField: string;
   readonly cacheFolder: string;
+  /** For workers to encode with, where there is enough to encode. Undefined: this thread does it all. */
+  readonly tokenizerModule?: TokenizerModule;
   /** That the tokenizer was read from: a change of them is another tokenizer, whatever its name. */
   readonly tokenizerFiles?: readonly string[];
   /** Told while files are turned into tokens: bytes read of all bytes of this source. */
@@ -132,7 +135,8 @@ async function cachedRange(
     (await cache.find(entryName)) ??
     (await cache.make(entryName, async (handle) => {
       const findings = new Findings();
-      const made = await tokenize(handle, { tokenizer, files, isSearched, findings, textField, onRead });
+      await using encoders = encodersFor(options, allBytes);
+      const made = await tokenize(handle, { tokenizer, encoders, files, isSearched, findings, textField, onRead });
       const after = await identify(paths);
       const changed = after.findIndex((file, i) => JSON.stringify(file) !== JSON.stringify(identities[i]));
       if (changed !== -1) throw new DataError(`${paths[changed]} changed while it was read; keep it unchanged`);
@@ -144,6 +148,14 @@ async function cachedRange(
         "the tokens were made for, or a larger vocabulary",
     );
   return { range, findings: entry.findings };
+}
+
+/** Workers take a while to start. */
+const leastBytesForWorkers = 1 << 22;
+
+function encodersFor({ tokenizer, tokenizerModule }: PrepareOptions, bytes: number): Encoders {
+  if (tokenizerModule === undefined || bytes < leastBytesForWorkers) return inThisThread(tokenizer);
+  return new WorkerEncoders(tokenizerModule);
 }
 
 interface FileIdentity {

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { byteTokenizer } from "../../src/data/byte-tokenizer.ts";
-import { DataFolder, wordTokenizer } from "./prepared.ts";
+import { DataFolder } from "./prepared.ts";
+import { wordTokenizer } from "./word-tokenizer.ts";
 
 const jsonl = (count: number): string => '{"text":"abc"}\n'.repeat(count);
 const entries = (data: DataFolder): string[] => readdirSync(data.cache).sort();

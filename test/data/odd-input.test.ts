@@ -2,7 +2,8 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { linesOf } from "../../src/data/lines.ts";
-import { DataFolder, wordTokenizer } from "./prepared.ts";
+import { DataFolder } from "./prepared.ts";
+import { wordTokenizer } from "./word-tokenizer.ts";
 
 const data = new DataFolder();
 const jsonl = (...lines: string[]): string => lines.map((line) => `${line}\n`).join("");

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, expect } from "vitest";
-import { byteTokenizer, type Tokenizer } from "../../src/data/byte-tokenizer.ts";
+import { byteTokenizer } from "../../src/data/byte-tokenizer.ts";
 import { type PreparedData, type PrepareOptions, prepareData } from "../../src/data/prepare.ts";
 import { openRanges } from "../../src/data/tokens.ts";
 import { DataError, UsageError } from "../../src/errors/errors.ts";
@@ -67,11 +67,3 @@ export class DataFolder {
     return (error as Error).message.replaceAll(`${this.path}/`, "");
   }
 }
-
-/** Words become ids from 1 on by their length; 0 ends a text. Enough to see what a tokenizer was given. */
-export const wordTokenizer: Tokenizer = {
-  name: "words",
-  vocabularySize: 1000,
-  endOfText: 0,
-  encode: (text) => Uint32Array.from(text.match(/\S+/g) ?? [], (word) => Math.min(999, word.length)),
-};
