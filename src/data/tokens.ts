@@ -1,7 +1,7 @@
 /** All data files of a run as one sequence of tokens. */
 
 import { DataError, InternalError } from "../errors/errors.ts";
-import { TokenFile } from "./token-file.ts";
+import { TokenFile, type TokenRange } from "./token-file.ts";
 
 export interface TokenSource extends AsyncDisposable {
   /** Tokens in all files together. */
@@ -72,4 +72,19 @@ class JoinedFiles implements TokenSource {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/** Ranges of files that were checked before, joined in the order given. Nothing is read until tokens are asked for. */
+export async function openRanges(
+  ranges: readonly TokenRange[],
+  options: { readonly vocabularySize: number },
+): Promise<TokenSource> {
+  const files: TokenFile[] = [];
+  try {
+    for (const range of ranges) files.push(await TokenFile.openRange(range, options.vocabularySize));
+  } catch (error) {
+    await Promise.all(files.map((file) => file.close()));
+    throw error;
+  }
+  return new JoinedFiles(files);
 }
