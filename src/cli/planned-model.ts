@@ -92,8 +92,11 @@ function modelOfFile(path: string): PlannedModel {
     const config = parseModelConfig(text, file);
     return { shape: shapeOfModel(config, path), config, statedParameters: undefined };
   }
-  const shape = { ...shapeOfHuggingFaceConfig(record, file), name: path };
-  return { shape, ...trainable(record.model_type, text, file), statedParameters: undefined };
+  const ours = trainable(record.model_type, text, file);
+  const shape = ours.config
+    ? shapeOfModel(ours.config, path)
+    : { ...shapeOfHuggingFaceConfig(record, file), name: path };
+  return { shape, ...ours, statedParameters: undefined };
 }
 
 /** A file that this engine refuses has a shape nevertheless, which is all that DeepSpeed's estimate needs. */
