@@ -1,12 +1,11 @@
 /** `shunya checkpoint export`: a checkpoint's weights for others to load. */
+import { renderModelConfig, tensorNamesOf } from "../checkpoint/architectures.ts";
 import { exportModel } from "../checkpoint/export-model.ts";
 import { findTraining } from "../checkpoint/find-training.ts";
-import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
-import { gpt2TensorShapes } from "../checkpoint/gpt2-tensors.ts";
 import type { Manifest } from "../checkpoint/training-manifest.ts";
 import { CheckpointError, UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import type { ModelConfig } from "../nn/models/models.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
 import { openModel } from "./job.ts";
 
@@ -33,7 +32,7 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   const model = request.model === undefined ? modelOf(folder, manifest) : await configOf(request.model);
   checkModel(folder, manifest, model);
   const [dtype, torchType] = types[request.dtype];
-  const config = renderGpt2Config(model).replace('"torch_dtype": "float32"', `"torch_dtype": "${torchType}"`);
+  const config = renderModelConfig(model).replace('"torch_dtype": "float32"', `"torch_dtype": "${torchType}"`);
   const { files, bytes } = await exportModel(checkpoint, {
     folder: request.output,
     config,
@@ -46,19 +45,19 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   );
 }
 
-function modelOf(folder: string, { run }: Manifest): Gpt2Config {
-  if (run.model) return run.model as unknown as Gpt2Config;
+function modelOf(folder: string, { run }: Manifest): ModelConfig {
+  if (run.model) return run.model as unknown as ModelConfig;
   throw new UsageError(`${folder} does not say of what model it is; give --model`);
 }
 
-export async function configOf(model: string): Promise<Gpt2Config> {
+export async function configOf(model: string): Promise<ModelConfig> {
   await using opened = await openModel(model);
   return opened.config;
 }
 
 /** @throws CheckpointError where the tensors are not the model's */
-export function checkModel(folder: string, { tensors }: Pick<Manifest, "tensors">, model: Gpt2Config): void {
-  const shapes = gpt2TensorShapes(model);
+export function checkModel(folder: string, { tensors }: Pick<Manifest, "tensors">, model: ModelConfig): void {
+  const shapes = tensorNamesOf(model).shapes;
   const problems = [...shapes].flatMap(([name, wanted]) => {
     const found = tensors[name]?.shape;
     if (found?.join() === wanted.join()) return [];

@@ -7,8 +7,7 @@ import type { Json, JsonObject, Manifest } from "../checkpoint/training-manifest
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
-import { Gpt2 } from "../nn/models/gpt2.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { formatMany } from "../report/numbers.ts";
 import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
 
@@ -56,7 +55,7 @@ export class Resumption {
   complete(request: TrainRequest): TrainRequest {
     if (request.model !== undefined) return request;
     const { model, data, chosen } = this.#manifest.run as {
-      model?: Gpt2Config;
+      model?: ModelConfig;
       data?: { seqLength: number };
       chosen?: { config: object; steps: number } | null;
     };
@@ -71,7 +70,7 @@ export class Resumption {
     const { config, model } = opened;
     checkFits(
       { folder: this.folder, manifest: this.#manifest },
-      describeModel(new Gpt2(model.config)).description,
+      describeModel(createModel(model.config)).description,
       config,
     );
     const { chosen: _, ...run } = runOf(job, opened);

@@ -7,8 +7,7 @@ import { openTokens, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
-import { Gpt2 } from "../nn/models/gpt2.ts";
-import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
+import { createModel, longestSequence, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 
 /** What `shunya train` was asked for. */
@@ -26,12 +25,12 @@ export interface TrainJob {
   readonly config: string | object | undefined;
   readonly overrides: readonly Override[];
   /** A published name, a folder, or a shape that was chosen. */
-  readonly model: string | Gpt2Config;
+  readonly model: string | ModelConfig;
   readonly data: readonly string[];
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
-  /** Undefined: the model's positions. */
+  /** Undefined: the longest that the model takes. */
   readonly seqLength: number | undefined;
   readonly seed: number;
   readonly shuffle: boolean;
@@ -61,14 +60,14 @@ export interface OpenedJob extends AsyncDisposable {
 }
 
 export interface OpenedModel extends AsyncDisposable {
-  readonly config: Gpt2Config;
+  readonly config: ModelConfig;
   readonly weights: ModelFolder["weights"];
 }
 
 /** A published name, a folder with config.json and perhaps weights, or a shape. */
 export async function openModel(model: TrainJob["model"]): Promise<OpenedModel> {
-  if (typeof model === "string" && !Object.hasOwn(gpt2Configs, model)) return openModelFolder(model);
-  const config = typeof model === "string" ? gpt2Configs[model as keyof typeof gpt2Configs] : model;
+  const config = typeof model === "string" ? publishedConfig(model) : model;
+  if (config === undefined) return openModelFolder(model as string);
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
 }
 
@@ -83,11 +82,14 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
   const file = parseJobConfig(job.config);
   const model = await openModel(job.model);
   try {
-    const seqLength = job.seqLength ?? model.config.positions;
-    if (seqLength > model.config.positions)
+    const longest = longestSequence(model.config);
+    const seqLength = job.seqLength ?? longest;
+    if (seqLength > longest) {
+      const limit = longest < model.config.positions ? "tokens, its sliding_window" : "positions";
       throw new UsageError(
-        `--seq-length ${seqLength} is longer than the model's ${model.config.positions} positions; give at most that`,
+        `--seq-length ${seqLength} is longer than the model's ${longest} ${limit}; give at most that`,
       );
+    }
     const tokens = await openTokens(job.data, { vocabularySize: model.config.vocabularySize });
     try {
       const sampler = new WindowSampler({ tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
@@ -118,8 +120,8 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
 }
 
 /** What of a model a configuration may depend on. */
-export function describeForConfig(model: TrainJob["model"], config: Gpt2Config): ResolveInput["model"] {
-  const { description } = describeModel(new Gpt2(config));
+export function describeForConfig(model: TrainJob["model"], config: ModelConfig): ResolveInput["model"] {
+  const { description } = describeModel(createModel(config));
   const parameters = description.units.flatMap((unit) => unit.parameters);
   return {
     name: typeof model === "string" ? model : "the chosen model",

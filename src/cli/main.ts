@@ -10,6 +10,7 @@ import { explainCommand } from "./explain-command.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
+import { tokenizerCommand } from "./tokenizer-command.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -58,10 +59,10 @@ function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "m
 
 function trainCommand(): Command {
   return new Command("train")
-    .description("train a GPT-2 on text with N data-parallel ranks at a ZeRO stage")
+    .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
     .option(
       "--model <name|dir>",
-      "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
+      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
     .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
     .option("--config <file>", "a DeepSpeed-style JSON file")
@@ -220,6 +221,7 @@ function program(): Command {
     .addCommand(explainCommand())
     .addCommand(checkpointCommand())
     .addCommand(generateCommand())
+    .addCommand(tokenizerCommand())
     .addCommand(launchCommand())
     .addCommand(benchCommand());
   root

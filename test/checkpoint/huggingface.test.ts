@@ -239,7 +239,7 @@ describe("weights", () => {
     expect(await refusal(withFile(zeroTensors(missing)))).toMatch(/tensor transformer\.ln_f\.bias is missing/);
     const unknown = { ...all, "transformer.h.2.ln_1.weight": { shape: [4] } };
     expect(await refusal(withFile(zeroTensors(unknown)))).toMatch(
-      /tensor transformer\.h\.2\.ln_1\.weight is no part of the GPT-2/,
+      /tensor transformer\.h\.2\.ln_1\.weight is no part of the GPT-2 model/,
     );
     const twice = { ...all, "ln_f.bias": { shape: [4] } };
     expect(await refusal(withFile(zeroTensors(twice)))).toMatch(/tensor ln_f\.bias is in .* too; wanted it once/);
@@ -279,7 +279,7 @@ test("the oracle's folder, read and written, is the same weights", async () => {
     tied: true,
   });
   const weights = opened.weights!;
-  const shapes = gpt2TensorShapes(opened.config);
+  const shapes = gpt2TensorShapes(opened.config as Gpt2Config);
   const tensors = [...shapes].map(([name, shape]) => ({ name, shape, dtype: "F32" as const }));
   const copy = join(parent, "copy");
   await writeModelFolder(copy, opened.config, tensors, async function* ({ name, shape }) {
