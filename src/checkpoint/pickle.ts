@@ -5,8 +5,8 @@
  *
  * None is null, an int a number (a bigint beyond 2^53), bytes a Uint8Array, a list an array, a tuple a frozen array, a dict a Map,
  * an object of an allowed class a PickleObject. Hostile input costs time and memory in proportion to its length: no instruction
- * makes more than it consumes, constructors that copy have a budget, and a value that is finished cannot be changed, so that no
- * value contains itself.
+ * makes more than it consumes, there are at most so many, constructors that copy have a budget, and a value that is finished
+ * cannot be changed, so that no value contains itself.
  */
 import { PickleBytes, shownName } from "./pickle-bytes.ts";
 import {
@@ -40,6 +40,9 @@ export function readPickle(bytes: Uint8Array, options: PickleOptions): unknown {
 
 type Instruction = (machine: Machine) => void;
 
+/** Some 25 build a tensor of a state dict; a value takes up to 300 bytes of memory. */
+const mostInstructions = 2_000_000;
+
 class Machine {
   readonly bytes: PickleBytes;
   readonly #options: PickleOptions;
@@ -67,8 +70,10 @@ class Machine {
     if (this.bytes.next() !== 0x80) throw this.bytes.error("found no protocol; wanted a pickle of protocol 2 to 5");
     const protocol = this.bytes.byte();
     if (protocol < 2 || protocol > 5) throw this.bytes.error(`found protocol ${protocol}; wanted 2 to 5`);
-    for (;;) {
+    for (let count = 0; ; count++) {
       const code = this.bytes.next();
+      if (count === mostInstructions)
+        throw this.bytes.error(`found more than ${mostInstructions} instructions: it is no checkpoint`);
       if (code === stopCode) return this.#result();
       const instruction = instructions[code];
       if (!instruction)

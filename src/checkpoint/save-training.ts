@@ -13,11 +13,8 @@ import { pieceElements, type StateRange, type StateReader } from "../zero/state.
 import { together } from "./agree.ts";
 import { writeAtomically } from "./atomic-file.ts";
 import { beginFolder, partialFolder, publishFolder, removeOlder } from "./checkpoint-folders.ts";
-import { BlockChecksums, blockBytesOf, blocksHex, Checksum } from "./checksum.ts";
-import { safetensorsPieces } from "./safetensors-writer.ts";
 import { plainConfig } from "./settings.ts";
 import {
-  entryName,
   formatName,
   formatVersion,
   type JsonObject,
@@ -29,6 +26,7 @@ import {
   stepFolderName,
 } from "./training-manifest.ts";
 import { shunyaVersion } from "./version.ts";
+import { savedFile, writeStates } from "./write-states.ts";
 
 export interface SaveOptions {
   /** What the run is made of beside the engine's configuration (model, data): kept, and compared when it is resumed. */
@@ -113,24 +111,9 @@ async function save<B extends object>(
 
 /** @returns its bytes, its checksum, the bytes of a block and each block's checksum */
 async function writeRankFile(path: string, reader: StateReader): Promise<readonly number[]> {
-  const entries = reader.ranges.map((range) => ({
-    name: entryName(range.name, range.kind, range.first),
-    dtype: "F32" as const,
-    shape: [range.count],
-    range,
-  }));
-  const sum = new Checksum();
-  // Without the header, which is small: of blocks it matters only that there are not too many.
-  const blocks = new BlockChecksums(blockBytesOf(entries.reduce((bytes, { range }) => bytes + 4 * range.count, 0)));
-  const counted = async function* (): AsyncGenerator<Uint8Array> {
-    for await (const piece of safetensorsPieces(entries, ({ range }) => bytesOf(reader, range))) {
-      sum.add(piece);
-      blocks.add(piece);
-      yield piece;
-    }
-  };
-  await writeAtomically(path, counted());
-  return [sum.bytes, Number.parseInt(sum.hex, 16), blocks.blockBytes, ...blocks.values];
+  const entries = reader.ranges.map((range) => ({ ...range, range }));
+  const { bytes, crc32, blockBytes, blocks } = await writeStates(path, entries, ({ range }) => bytesOf(reader, range));
+  return [bytes, crc32, blockBytes, ...blocks];
 }
 
 async function* bytesOf(reader: StateReader, range: StateRange): AsyncGenerator<Uint8Array> {
@@ -163,13 +146,14 @@ function manifestOf<B extends object>(
       ...(plan.config.delayedUpdateFrom === undefined ? [] : (["visible"] as const)),
     ],
     tensors: tensorsOf(plan),
-    files: written.map(([bytes, crc32, blockBytes, ...blocks], rank) => ({
-      name: rankFileName(rank, plan.worldSize),
-      bytes: bytes!,
-      crc32: blocksHex([crc32!]),
-      blockBytes: blockBytes!,
-      blocks: blocksHex(blocks),
-    })),
+    files: written.map(([bytes, crc32, blockBytes, ...blocks], rank) =>
+      savedFile(rankFileName(rank, plan.worldSize), {
+        bytes: bytes!,
+        crc32: crc32!,
+        blockBytes: blockBytes!,
+        blocks,
+      }),
+    ),
   };
 }
 

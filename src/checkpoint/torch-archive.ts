@@ -14,7 +14,9 @@ import type { Constructor, PickleConstant } from "./pickle-values.ts";
 import { type TorchStorage, type TorchTensor, torchGlobals, torchStorage, torchTypeBytes } from "./torch-globals.ts";
 
 /** Of data.pkl: names, shapes and settings of the largest models take a few MB. */
-const mostPickleBytes = 256 * 1024 * 1024;
+const mostPickleBytes = 64 * 1024 * 1024;
+/** One a storage, and a few besides. */
+const mostEntries = 1_000_000;
 /** Elements of a tensor that does not lie in order are picked from a piece of the file in memory, at most this large. */
 const mostSpanBytes = 1024 * 1024 * 1024;
 
@@ -195,6 +197,7 @@ async function readEntries(path: string, handle: FileHandle, fileBytes: number):
   let zip: ZipFile | undefined;
   try {
     zip = await yauzl.fromFdPromise(handle.fd, { autoClose: false });
+    if (zip.entryCount > mostEntries) throw new Error(`it has ${zip.entryCount} entries`);
     for await (const entry of zip.eachEntry()) {
       const { fileDataStart: start } = await zip.readLocalFileHeaderPromise(entry, { minimal: true });
       const stored = checkStored(path, entry, start, fileBytes);

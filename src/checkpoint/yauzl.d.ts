@@ -9,10 +9,9 @@ declare module "yauzl" {
     isEncrypted(): boolean;
   }
   export interface ZipFile {
-    readonly isOpen: boolean;
+    readonly entryCount: number;
     eachEntry(): AsyncIterable<Entry>;
     readLocalFileHeaderPromise(entry: Entry, options: { minimal: true }): Promise<{ readonly fileDataStart: number }>;
-    close(): void;
   }
   const yauzl: { fromFdPromise(fd: number, options: { autoClose: false }): Promise<ZipFile> };
   export default yauzl;

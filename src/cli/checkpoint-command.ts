@@ -8,7 +8,8 @@ export function checkpointCommand(): Command {
     .description("what checkpoints hold, whether they are undamaged, and what others can read or have written")
     .addCommand(inspectCommand())
     .addCommand(verifyCommand())
-    .addCommand(exportCommand());
+    .addCommand(exportCommand())
+    .addCommand(convertCommand());
 }
 
 const inspectCommand = (): Command =>
@@ -48,4 +49,18 @@ const exportCommand = (): Command =>
     .action(async (folder: string, flags: ExportFlags) => {
       const { runExport } = await import("./checkpoint-export.ts");
       await runExport({ folder, ...flags }, createLogger());
+    });
+
+const convertCommand = (): Command =>
+  new Command("convert")
+    .description("a DeepSpeed checkpoint (stages 1 to 3, or universal) as one that train --resume goes on from")
+    .requiredOption(
+      "--from <dir>",
+      "what save_checkpoint or ds_to_universal wrote: one step, or the folder with `latest`",
+    )
+    .requiredOption("--output <dir>", "gets the checkpoint as a folder step-...")
+    .option("--model <name|dir>", "the model: compared with the tensors, and kept in the checkpoint")
+    .action(async (flags: { from: string; output: string; model?: string }) => {
+      const { runConvert } = await import("./checkpoint-convert.ts");
+      await runConvert(flags, createLogger());
     });

@@ -151,6 +151,11 @@ describe("what is refused, and where", () => {
     expect(refusal(program(...list, copies, "N"))).toMatch(/found values that are copied over and over/);
   });
 
+  test("millions of values", () => {
+    const many = Uint8Array.from({ length: 3_000_000 }, (_, i) => [0x80, 2][i] ?? "N".charCodeAt(0));
+    expect(refusal(many)).toMatch(/byte 2000002: found more than 2000000 instructions: it is no checkpoint/);
+  });
+
   test("references to references double nothing", () => {
     const lines = ["]q\x00(K\x01K\x01e0"];
     for (let i = 1; i < 60; i++)

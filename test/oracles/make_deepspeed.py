@@ -1,6 +1,7 @@
 """Makes the oracle in deepspeed/: checkpoints that DeepSpeed itself wrote of a tiny GPT-2 (Hugging Face's names), trained for three
 steps on CPU ranks over Gloo, and beside each what DeepSpeed says that its states are (expected.safetensors: `tensor|kind`, gathered
-by safe_get_full_fp32_param and safe_get_full_optimizer_state). One of them is there as a universal checkpoint too.
+by safe_get_full_fp32_param and safe_get_full_optimizer_state). One of them is there as a universal checkpoint too. The run of
+continued/ went on after it was saved: on tokens.bin (uint16), window i beginning at token 5 i, with these losses (losses.json).
 
 Sizes are odd, so that partitions are padded: at stages 1 and 2 at the end of each group, at stage 3 at the end of each tensor.
 Made with DeepSpeed 0.19.8 and torch 2.8.0 (in a virtual environment outside of the repository):
@@ -19,6 +20,7 @@ HIDDEN, VOCABULARY, POSITIONS, LAYERS = 5, 11, 5, 2
 RUNS = {
     "stage1": dict(world=3, stage=1, precision="bf16", groups=2),
     "stage2": dict(world=2, stage=2, precision="fp32", groups=1, frozen="transformer.wpe"),
+    "continued": dict(world=2, stage=2, precision="fp32", groups=1, more=4),
     "stage3": dict(world=2, stage=3, precision="bf16", groups=2),
     "stage3-sub-groups": dict(world=3, stage=3, precision="fp32", groups=1, sub_group=200, frozen="transformer.wpe"),
 }
@@ -151,6 +153,29 @@ def rank(name, folder):
                 expected[name + "|master"] = parameter.detach().float().clone()
     if r == 0:
         save_safetensors(Path(folder) / "expected.safetensors", expected)
+    if run.get("more"):
+        go_on(engine, r, run, Path(folder))
+
+
+def go_on(engine, r, run, folder):
+    """Trains on, each step on the next windows of tokens.bin, as a loader that counts from the first step has them."""
+    import torch
+
+    steps = STEPS + run["more"]
+    batch = 2 * run["world"]
+    tokens = torch.randint(VOCABULARY, (POSITIONS * batch * steps + 1,), generator=torch.Generator().manual_seed(9))
+    losses = []
+    for step in range(STEPS, steps):
+        starts = [POSITIONS * (step * batch + 2 * r + i) for i in range(2)]
+        windows = torch.stack([tokens[start : start + POSITIONS + 1] for start in starts])
+        loss = engine(windows[:, :-1], windows[:, 1:])
+        engine.backward(loss)
+        engine.step()
+        torch.distributed.all_reduce(loss)
+        losses.append(loss.item() / run["world"])
+    if r == 0:
+        (folder / "losses.json").write_text(json.dumps(losses))
+        (folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens.tolist()))
 
 
 def save_safetensors(path, tensors):
