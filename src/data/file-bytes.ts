@@ -7,6 +7,8 @@ import { DataError } from "../errors/errors.ts";
 import type { SourceFile } from "./source-files.ts";
 
 const chunkBytes = 1 << 20;
+/** Of a Zstandard file, unpacked at a time. */
+const pieceBytes = 1 << 13;
 
 /** A file that holds nothing: refused where it was named, left out where it was found. */
 export class EmptyFileError extends DataError {}
@@ -46,9 +48,9 @@ async function* unzstd(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   });
   for await (const chunk of stream) {
     isEmpty = false;
-    // In pieces: a small file may hold a lot, and all that one piece holds is in memory.
-    for (let at = 0; at < chunk.length; at += 1 << 16) {
-      decompress.push(chunk.subarray(at, at + (1 << 16)));
+    // All that one piece holds is in memory, and it may hold a lot.
+    for (let at = 0; at < chunk.length; at += pieceBytes) {
+      decompress.push(chunk.subarray(at, at + pieceBytes));
       yield* unpacked;
       unpacked = [];
     }

@@ -44,7 +44,9 @@ export class TokenFile {
   }
 
   /**
-   * Opens a file and checks all of it in one pass in constant memory. Throws DataError with the file and the place.
+   * Opens a text (UTF-8; its bytes are the tokens; a byte order mark at the start is skipped) or a `.bin` token file (as nanoGPT writes
+   * them: little-endian uint16, or uint32 where the vocabulary exceeds 65,536), and checks all of it in one pass that keeps no more
+   * than a megabyte. Throws DataError with the file and the place.
    * @param watch sees the bytes of a text as they pass
    */
   static async open(path: string, vocabularySize: number, watch?: (bytes: Uint8Array) => void): Promise<TokenFile> {
@@ -165,7 +167,6 @@ async function regularFileBytes(path: string): Promise<number> {
     const why = error.code === "ENOENT" ? "no such file" : error.message;
     throw new DataError(`${path}: ${why}; check --data`, { cause: error });
   });
-  if (found.isDirectory()) throw new DataError(`${path} is a folder; name the files in it, for example ${path}/*.txt`);
   if (!found.isFile())
     throw new DataError(`${path} is not a regular file; wanted a text or .bin file, which can be read by range`);
   return found.size;

@@ -5,7 +5,8 @@ import { dirname, join } from "node:path";
 import { afterAll, expect } from "vitest";
 import { byteTokenizer } from "../../src/data/byte-tokenizer.ts";
 import { type PreparedData, type PrepareOptions, prepareData } from "../../src/data/prepare.ts";
-import { openRanges } from "../../src/data/tokens.ts";
+import { TokenFile, type TokenRange } from "../../src/data/token-file.ts";
+import { openRanges, type TokenSource } from "../../src/data/tokens.ts";
 import { DataError, UsageError } from "../../src/errors/errors.ts";
 
 export type Content = string | Uint8Array;
@@ -66,4 +67,15 @@ export class DataFolder {
     expect(error instanceof DataError || error instanceof UsageError, String(error)).toBe(true);
     return (error as Error).message.replaceAll(`${this.path}/`, "");
   }
+}
+
+/** Files that are tokens as they lie there, checked and joined. */
+export async function openTokens(paths: readonly string[], options: { vocabularySize: number }): Promise<TokenSource> {
+  const ranges: TokenRange[] = [];
+  for (const path of paths) {
+    const file = await TokenFile.open(path, options.vocabularySize);
+    ranges.push(file.range);
+    await file.close();
+  }
+  return openRanges(ranges, options);
 }

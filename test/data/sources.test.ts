@@ -5,7 +5,7 @@ import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { byteTokenizer } from "../../src/data/byte-tokenizer.ts";
 import { WindowSampler } from "../../src/data/sampler.ts";
-import { openRanges, openTokens } from "../../src/data/tokens.ts";
+import { openRanges } from "../../src/data/tokens.ts";
 import { DataFolder } from "./prepared.ts";
 
 const data = new DataFolder();
@@ -89,7 +89,8 @@ describe("packed files", () => {
 });
 
 test("plain text and token files are read where they lie, with the windows they always had", async () => {
-  const paths = [data.file("1.txt", "to be, or not to be, ".repeat(50)), data.file("2.bin", Uint8Array.of(1, 0, 2, 0))];
+  const text = "to be, or not to be, ".repeat(50);
+  const paths = [data.file("1.txt", text), data.file("2.bin", Uint8Array.of(1, 0, 2, 0))];
   const prepared = await data.prepare(paths);
   expect(prepared.sources.flatMap(({ ranges }) => ranges.map(({ path }) => path))).toEqual(paths);
   const options = { vocabularySize: byteTokenizer.vocabularySize };
@@ -97,12 +98,12 @@ test("plain text and token files are read where they lie, with the windows they 
     prepared.sources.flatMap(({ ranges }) => ranges),
     options,
   );
-  await using before = await openTokens(paths, options);
-  expect(now.count).toBe(before.count);
+  const before = [...Buffer.from(text), 1, 2];
+  expect(now.count).toBe(before.length);
   const sampler = new WindowSampler({ tokenCount: now.count, seqLength: 16, seed: 42, shuffle: true });
   for (let sample = 0; sample < 2 * sampler.windowCount; sample++) {
     const first = 16 * sampler.window(sample);
-    expect(await now.read(first, 17)).toEqual(await before.read(first, 17));
+    expect([...(await now.read(first, 17))]).toEqual(before.slice(first, first + 17));
   }
   // The order of the first epoch, so that a change of the shuffle is seen.
   expect(Array.from({ length: 5 }, (_, i) => sampler.window(i))).toEqual([51, 29, 49, 32, 62]);
