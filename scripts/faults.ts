@@ -327,6 +327,34 @@ export const faults: readonly Fault[] = [
     law: laws.tape,
   },
   {
+    name: "the gradient of a rotation is turned further, not back",
+    file: "src/tensor/ops/rope.ts",
+    find: "dy.shape, dy.dtype), true),",
+    replace: "dy.shape, dy.dtype), false),",
+    law: laws.gradients,
+  },
+  {
+    name: "a second product's input gradient takes the place of the first's",
+    file: "src/tensor/ops/linear.ts",
+    find: "accumulate: held !== undefined,",
+    replace: "accumulate: false,",
+    law: laws.gradients,
+  },
+  {
+    name: "positions are not scaled by llama3's rule",
+    file: "src/nn/models/rope-angles.ts",
+    find: "perPlace.map((f) => llama3Frequency(f, ropeScaling))",
+    replace: "perPlace",
+    law: laws.llama,
+  },
+  {
+    name: "the norm of keys is left out",
+    file: "src/nn/models/llama.ts",
+    find: "this.k_proj.forward(tape, x), this.k_norm, angles)",
+    replace: "this.k_proj.forward(tape, x), undefined, angles)",
+    law: laws.llama,
+  },
+  {
     name: "a gradient that comes twice is counted once",
     file: "src/tensor/tape.ts",
     find: "const addedInPlace = result !== undefined && result === offered.get(i);",
@@ -370,9 +398,9 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "checksums of a checkpoint are not compared",
-    file: "src/checkpoint/open-training.ts",
-    find: "if (hex !== crc32)",
-    replace: 'if (hex === "")',
+    file: "src/checkpoint/file-problem.ts",
+    find: "if (hex === file.crc32) return undefined;",
+    replace: 'if (hex !== "") return undefined;',
     law: laws.checkpoints,
   },
   {

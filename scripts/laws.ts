@@ -14,6 +14,7 @@ export const laws = {
     file: "test/oracles/gpt2-tiny.test.ts",
     tests: "fp32, stage (0|3), 2 ranks",
   },
+  llama: { name: "Llama's family is transformers'", file: "test/oracles/llama-family.test.ts", tests: "logits" },
   equal: {
     name: "Equal bits over stages and settings",
     file: "test/laws/equal.test.ts",

@@ -14,10 +14,14 @@ import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
 export const checkpointsOf = (output: string): string => join(output, "checkpoints");
 
 /** What a checkpoint keeps of a job beside the engine's configuration. */
-export function runOf(job: TrainJob, { model, tokens, sampler, seqLength, steps }: OpenedJob): JsonObject {
+export function runOf(job: TrainJob, { model, prepared, tokens, sampler, seqLength, steps }: OpenedJob): JsonObject {
+  const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
-    data: { tokens: tokens.count, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+    data: {
+      ...{ tokens: tokens.count, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+      ...(weights.length > 0 && { weights }),
+    },
     // What was chosen for a user who named nothing is needed again when the run goes on.
     chosen: typeof job.config === "object" ? { config: job.config as Json, steps } : null,
   };

@@ -2,13 +2,19 @@
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
-import { WindowSampler } from "../data/sampler.ts";
-import { openTokens, type TokenSource } from "../data/tokens.ts";
+import { byteTokenizer } from "../data/byte-tokenizer.ts";
+import { MixedSampler } from "../data/mixed-sampler.ts";
+import { type PreparedData, type PreparedSource, type PrepareOptions, prepareData } from "../data/prepare.ts";
+import { type Sampler, type SamplerOptions, WindowSampler } from "../data/sampler.ts";
+import { splitOff } from "../data/split.ts";
+import { defaultCacheFolder } from "../data/token-cache.ts";
+import { openRanges, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
 import { createModel, longestSequence, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
+import { type ValidationData, validationData } from "./validation.ts";
 
 /** What `shunya train` was asked for. */
 export interface TrainRequest extends Omit<TrainJob, "model"> {
@@ -27,6 +33,12 @@ export interface TrainJob {
   /** A published name, a folder, or a shape that was chosen. */
   readonly model: string | ModelConfig;
   readonly data: readonly string[];
+  /** How documents become tokens, where that is not left to its defaults. */
+  readonly reading?: ReadingOptions | undefined;
+  /** The data as the command found them: ranks open them without looking at them again. */
+  readonly prepared?: PreparedData | undefined;
+  /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
+  readonly evalEvery?: number | undefined;
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
@@ -49,12 +61,23 @@ export interface TrainJob {
   readonly trace: string | undefined;
 }
 
+export interface ReadingOptions {
+  /** Of JSONL and Parquet. Undefined: "text". */
+  readonly textField?: string | undefined;
+  /** For data that were made tokens. Undefined: the user's cache folder. */
+  readonly cacheFolder?: string | undefined;
+  /** A share of the data, or other data. Undefined: none. */
+  readonly validation?: { readonly share: number } | { readonly data: readonly string[] } | undefined;
+}
+
 /** A job with everything it names opened and checked. */
 export interface OpenedJob extends AsyncDisposable {
   readonly config: ConfigResolution;
   readonly model: OpenedModel;
+  readonly prepared: PreparedData;
   readonly tokens: TokenSource;
-  readonly sampler: WindowSampler;
+  readonly sampler: Sampler;
+  readonly validation: ValidationData | undefined;
   readonly seqLength: number;
   readonly steps: number;
 }
@@ -77,11 +100,45 @@ export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undef
   return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
+/** Checks all data once, makes tokens of what is none, and holds out what is for validation. @throws DataError, UsageError */
+export async function prepareJobData(
+  { data, reading }: Pick<TrainJob, "data" | "reading">,
+  vocabularySize: number,
+  onProgress?: PrepareOptions["onProgress"],
+): Promise<PreparedData> {
+  const options: PrepareOptions = {
+    tokenizer: byteTokenizer,
+    vocabularySize,
+    textField: reading?.textField ?? "text",
+    cacheFolder: reading?.cacheFolder ?? defaultCacheFolder(),
+    ...(onProgress && { onProgress }),
+  };
+  const prepared = await prepareData(data, options);
+  const validation = reading?.validation;
+  if (validation === undefined) return prepared;
+  if ("share" in validation) {
+    const { training, validation: heldOut } = splitOff(prepared.sources, validation.share);
+    return { ...prepared, sources: training, validation: heldOut };
+  }
+  const other = await prepareData(validation.data, options);
+  return {
+    sources: prepared.sources,
+    validation: other.sources,
+    inputs: [...prepared.inputs, ...other.inputs],
+    notices: [...prepared.notices, ...other.notices],
+  };
+}
+
 /** @throws ConfigError, ModelError, DataError, UsageError */
-export async function openJob(job: TrainJob): Promise<OpenedJob> {
+export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProgress"]): Promise<OpenedJob> {
   const file = parseJobConfig(job.config);
-  const model = await openModel(job.model);
+  const opened: AsyncDisposable[] = [];
+  const close = async (): Promise<void> => {
+    for (const resource of opened.reverse()) await resource[Symbol.asyncDispose]();
+  };
   try {
+    const model = await openModel(job.model);
+    opened.push(model);
     const longest = longestSequence(model.config);
     const seqLength = job.seqLength ?? longest;
     if (seqLength > longest) {
@@ -90,33 +147,40 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
         `--seq-length ${seqLength} is longer than the model's ${longest} ${limit}; give at most that`,
       );
     }
-    const tokens = await openTokens(job.data, { vocabularySize: model.config.vocabularySize });
-    try {
-      const sampler = new WindowSampler({ tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
-      const stepsOf = (trainBatch: number): number =>
-        job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
-      const config = resolveConfig({
-        file,
-        overrides: job.overrides,
-        worldSize: job.ranks,
-        model: describeForConfig(job.model, model.config),
-        stepsOf,
-      });
-      checkFolders(config);
-      const steps = stepsOf(config.trainBatch);
-      const close = async (): Promise<void> => {
-        await tokens.close();
-        await model[Symbol.asyncDispose]();
-      };
-      return { config, model, tokens, sampler, seqLength, steps, [Symbol.asyncDispose]: close };
-    } catch (error) {
-      await tokens.close();
-      throw error;
-    }
+    const { vocabularySize } = model.config;
+    const prepared = job.prepared ?? (await prepareJobData(job, vocabularySize, onProgress));
+    const openSources = async (sources: readonly PreparedSource[]): Promise<TokenSource> => {
+      const ranges = sources.flatMap((source) => source.ranges);
+      const tokens = await openRanges(ranges, { vocabularySize });
+      opened.push(tokens);
+      return tokens;
+    };
+    const tokens = await openSources(prepared.sources);
+    const sampler = samplerFor(prepared, { tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
+    const validation = prepared.validation && validationData(await openSources(prepared.validation), seqLength);
+    const stepsOf = (trainBatch: number): number =>
+      job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
+    const config = resolveConfig({
+      file,
+      overrides: job.overrides,
+      worldSize: job.ranks,
+      model: describeForConfig(job.model, model.config),
+      stepsOf,
+    });
+    checkFolders(config);
+    const steps = stepsOf(config.trainBatch);
+    return { config, model, prepared, tokens, sampler, validation, seqLength, steps, [Symbol.asyncDispose]: close };
   } catch (error) {
-    await model[Symbol.asyncDispose]();
+    await close();
     throw error;
   }
+}
+
+function samplerFor({ sources }: PreparedData, options: SamplerOptions): Sampler {
+  const weighed = sources.flatMap(({ name, weight, tokens }) =>
+    weight === undefined ? [] : [{ name, weight, tokens }],
+  );
+  return weighed.length === 0 ? new WindowSampler(options) : new MixedSampler({ sources: weighed, ...options });
 }
 
 /** What of a model a configuration may depend on. */

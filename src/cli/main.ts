@@ -1,19 +1,23 @@
 /** The `shunya` command: every command's flags in one place. Errors end the process with a code that says what kind they were. */
 import { Command, CommanderError } from "commander";
 import type { Override } from "../config/resolve.ts";
-import { ShunyaError } from "../errors/errors.ts";
+import { ShunyaError, UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
 import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
+import type { ReadingOptions } from "./job.ts";
 import { collectOverride } from "./override-flag.ts";
-import { parseBytes, parseDevice, parseInteger, parsePositive, parseTemperature } from "./parse.ts";
+import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
 import { tokenizerCommand } from "./tokenizer-command.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
+
+const dataHelp =
+  "UTF-8 text (bytes are tokens), .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
 
 /** Far more than a machine is good for; each rank is a process. */
 const mostRanks = 256;
@@ -27,6 +31,11 @@ interface TrainFlags {
   readonly microBatch?: number;
   readonly lr?: number;
   readonly data: readonly string[];
+  readonly textField: string;
+  readonly dataCache?: string;
+  readonly validation?: number;
+  readonly validationData?: readonly string[];
+  readonly evalEvery?: number;
   readonly ranks: number;
   readonly steps?: number;
   readonly seqLength?: number;
@@ -57,6 +66,16 @@ function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "m
   return all.flatMap(([path, value]) => (value === undefined ? [] : [[path, value] as const]));
 }
 
+/** @throws UsageError */
+function validationOf({ validation, validationData, evalEvery }: TrainFlags): ReadingOptions["validation"] {
+  if (validation !== undefined && validationData !== undefined)
+    throw new UsageError("--validation and --validation-data are two ways to say the same; give one of them");
+  if (validation !== undefined) return { share: validation };
+  if (validationData !== undefined) return { data: validationData };
+  if (evalEvery === undefined) return undefined;
+  throw new UsageError("--eval-every needs validation data: give --validation 0.01, or --validation-data FILE");
+}
+
 function trainCommand(): Command {
   return new Command("train")
     .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
@@ -64,7 +83,12 @@ function trainCommand(): Command {
       "--model <name|dir>",
       "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
-    .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
+    .requiredOption("--data <path...>", dataHelp)
+    .option("--text-field <name>", "field of JSONL and Parquet data that holds the text", "text")
+    .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
+    .option("--validation <share>", "hold out this share of each source, such as 0.01, from its end", parseShare)
+    .option("--validation-data <path...>", "data for validation that are not trained on; as for --data")
+    .option("--eval-every <n>", "the loss on the validation data after every n steps, and the last", parseInteger(1))
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
     .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
@@ -108,6 +132,8 @@ function trainCommand(): Command {
         overrides: [...(flags.set ?? []), ...namedOverrides(flags)],
         model: flags.model,
         data: flags.data,
+        reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
+        evalEvery: flags.evalEvery,
         ranks: flags.ranks,
         steps: flags.steps,
         seqLength: flags.seqLength,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { isModelType, parseModelConfig } from "../checkpoint/architectures.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
-import { type Gpt2Config, gpt2Configs, plainGpt2 } from "../nn/models/gpt2-config.ts";
+import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import { createModel, isLlama, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
 import { shapeOfHuggingFaceConfig } from "../planner/huggingface-shape.ts";
 import { publishedShape } from "../planner/published-shapes.ts";
@@ -83,7 +83,7 @@ function modelOfFile(path: string): PlannedModel {
   try {
     text = readFileSync(file, "utf8");
   } catch (error) {
-    const known = `${Object.keys(gpt2Configs).join(", ")}, a folder with config.json, or a config.json`;
+    const known = `a published name (gpt2, llama-3.2-1b, qwen2.5-0.5b, ...), a folder with config.json, or a config.json`;
     const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "no such model or file" : (error as Error).message;
     throw new ModelError(`--model ${path}: ${why}; wanted ${known}; --params 1.5e9 needs none of them`);
   }
@@ -92,8 +92,11 @@ function modelOfFile(path: string): PlannedModel {
     const config = parseModelConfig(text, file);
     return { shape: shapeOfModel(config, path), config, statedParameters: undefined };
   }
-  const shape = { ...shapeOfHuggingFaceConfig(record, file), name: path };
-  return { shape, ...trainable(record.model_type, text, file), statedParameters: undefined };
+  const ours = trainable(record.model_type, text, file);
+  const shape = ours.config
+    ? shapeOfModel(ours.config, path)
+    : { ...shapeOfHuggingFaceConfig(record, file), name: path };
+  return { shape, ...ours, statedParameters: undefined };
 }
 
 /** A file that this engine refuses has a shape nevertheless, which is all that DeepSpeed's estimate needs. */

@@ -1,4 +1,5 @@
 /** What `shunya train` says before and after: the plan, then formula beside fact. */
+import { MixedSampler } from "../data/mixed-sampler.ts";
 import type { Tier } from "../device/ledger.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { expectedStates, expectedTraffic } from "../plan/expected.ts";
@@ -7,7 +8,7 @@ import type { Plan } from "../plan/plan.ts";
 import { renderChart } from "../report/chart.ts";
 import { renderHidden } from "../report/hidden.ts";
 import { renderMemoryTables } from "../report/memory-table.ts";
-import { formatCount, formatMany, formatOperations } from "../report/numbers.ts";
+import { formatCount, formatMany, formatOperations, formatReal, formatShare } from "../report/numbers.ts";
 import { groupRanks } from "../report/rank-groups.ts";
 import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
@@ -23,7 +24,7 @@ const labelWidth = 11;
 
 export function renderOpening(
   job: TrainJob,
-  { config, sampler, seqLength, steps, tokens }: OpenedJob,
+  { config, sampler, seqLength, steps, tokens, validation }: OpenedJob,
   f: Forecast,
 ): string {
   const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
@@ -36,6 +37,10 @@ export function renderOpening(
     ["model", `${name}: ${formatMany(f.plan.parameterElements, "parameter")} in ${config.precision}`],
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
     ["data", `${formatMany(tokens.count, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`],
+    ...(validation
+      ? [["", `${formatMany(validation.windows, "window")} held out for validation`] satisfies [string, string]]
+      : []),
+    ...(sampler instanceof MixedSampler ? mixRows(sampler, steps * trainBatch) : []),
     [
       "batch",
       `${formatMany(microBatch, "window")} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")} = ${formatMany(trainBatch, "window")} a step`,
@@ -57,6 +62,15 @@ export function renderOpening(
   return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
 }
 
+function mixRows(sampler: MixedSampler, samples: number): [label: string, text: string][] {
+  return sampler
+    .shares(samples)
+    .map(({ name, share, epochs }) => [
+      "",
+      `${formatShare(share, 1)} from ${name}: ${oneDecimal(epochs)} epochs of it`,
+    ]);
+}
+
 /** "0.04", "12.5", "1,234". */
 function oneDecimal(count: number): string {
   return count >= 100 ? formatCount(count) : count >= 0.95 ? count.toFixed(1) : count.toPrecision(1);
@@ -68,6 +82,7 @@ export function renderSummary(
   f: Forecast,
   records: readonly StepRecord[],
   locked: LockReport | undefined,
+  validations: readonly ValidatedStep[] = [],
 ): string {
   const last = records.at(-1)!;
   const formula = formulaBytes(f.plan);
@@ -91,6 +106,7 @@ export function renderSummary(
       ...diskLines(records),
       ...lockedLines(f.plan.config, locked),
       countSteps(records),
+      ...(validations.length > 0 ? [describeValidations(validations)] : []),
       `${formatMany(tokens, "token")} in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
     ].map((line) => wrap(line, { indent: 2 })),
     "",
@@ -105,6 +121,18 @@ export function renderSummary(
         ]
       : []),
   ].join("\n");
+}
+
+export interface ValidatedStep {
+  readonly step: number;
+  readonly loss: number;
+}
+
+function describeValidations(validations: readonly ValidatedStep[]): string {
+  const last = validations.at(-1)!;
+  const best = validations.reduce((a, b) => (b.loss < a.loss ? b : a));
+  const words = `Validation loss ${formatReal(last.loss)} after step ${last.step}`;
+  return best === last ? `${words}.` : `${words}; it was lowest after step ${best.step}: ${formatReal(best.loss)}.`;
 }
 
 /** Bytes of model states at rest by ZeRO's formulas. */

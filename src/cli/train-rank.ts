@@ -16,12 +16,13 @@ import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
 import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
 import { recordTrace, type TraceMessage } from "./trace-rank.ts";
+import { type ValidationRecord, validate } from "./validation.ts";
 
 /** What ranks tell the command: the trace each rank its own, the rest rank 0. */
 export type TrainMessage =
   | TraceMessage
   | { readonly type: "started"; readonly notices: readonly string[]; readonly locked: LockReport }
-  | { readonly type: "step"; readonly record: StepRecord }
+  | { readonly type: "step"; readonly record: StepRecord; readonly validation?: ValidationRecord | undefined }
   | { readonly type: "checkpoint"; readonly checkpoint: SavedCheckpoint }
   | { readonly type: "saved"; readonly afterStep: number };
 
@@ -34,13 +35,17 @@ async function main(): Promise<void> {
   };
   const { lockedBytes, refusedBytes } = engine.device.locked;
   tell({ type: "started", notices: noticesOf(engine), locked: { lockedBytes, refusedBytes } });
-  engine.on("step", (record) => tell({ type: "step", record }));
+  const steps = new StepTeller(engine, job, opened, tell);
   if (job.trace !== undefined) recordTrace(engine, (message) => joinLaunched()?.send(message));
   const checkpoints = new Checkpoints(engine, job, opened, tell);
   let stopped: InterruptedError | NumericalError | undefined;
   try {
-    await train(engine, opened, () => checkpoints.afterStep());
+    await train(engine, opened, async () => {
+      await steps.afterStep();
+      await checkpoints.afterStep();
+    });
   } catch (error) {
+    steps.flush();
     if (!(error instanceof InterruptedError || error instanceof NumericalError)) throw error;
     stopped = error; // all ranks stop after the same step: what they have is a whole model
   }
@@ -67,6 +72,45 @@ function createEngine(job: TrainJob, { config, model }: OpenedJob): Promise<Engi
     // The command has told already which checkpoint it is and what changed.
     ...(resume !== undefined && { resume, logger: createLogger({ write: () => {} }) }),
   });
+}
+
+/** Tells of each step, and with it the loss on the validation data where one is due. */
+class StepTeller {
+  readonly #engine: Engine<LanguageBatch>;
+  readonly #job: TrainJob;
+  readonly #opened: OpenedJob;
+  readonly #tell: (message: TrainMessage) => void;
+  /** A step that waits for its validation. */
+  #held: StepRecord | undefined;
+
+  constructor(engine: Engine<LanguageBatch>, job: TrainJob, opened: OpenedJob, tell: (message: TrainMessage) => void) {
+    this.#engine = engine;
+    this.#job = job;
+    this.#opened = opened;
+    this.#tell = tell;
+    engine.on("step", (record) => {
+      this.#held = record;
+      if (!this.#isDue(record.step)) this.flush();
+    });
+  }
+
+  async afterStep(): Promise<void> {
+    const { validation, config } = this.#opened;
+    if (!this.#held || !validation) return;
+    this.flush(await validate(this.#engine, validation, config.microBatch));
+  }
+
+  /** Tells of a step that is held, also where an error keeps it from being validated. */
+  flush(validation?: ValidationRecord): void {
+    if (this.#held) this.#tell({ type: "step", record: this.#held, validation });
+    this.#held = undefined;
+  }
+
+  #isDue(step: number): boolean {
+    const { validation, steps } = this.#opened;
+    const { evalEvery } = this.#job;
+    return validation !== undefined && (step === steps || (evalEvery !== undefined && step % evalEvery === 0));
+  }
 }
 
 /** Saves after every n-th step, after the last one, and where training is stopped in between. */

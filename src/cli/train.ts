@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
-import { openTokens, type TokenSource } from "../data/tokens.ts";
+import type { PreparedData } from "../data/prepare.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { DataError } from "../errors/errors.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
@@ -21,11 +21,12 @@ import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
-import { openJob, type TrainJob, type TrainRequest } from "./job.ts";
+import { openJob, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
 import { OutputLock } from "./output-lock.ts";
+import { type PreparationTeller, preparationTeller } from "./preparation.ts";
 import { StepPrinter } from "./step-printer.ts";
-import { renderOpening, renderSummary } from "./summary.ts";
+import { renderOpening, renderSummary, type ValidatedStep } from "./summary.ts";
 import { TraceFile } from "./trace-file.ts";
 import type { TrainMessage } from "./train-rank.ts";
 
@@ -45,9 +46,12 @@ export async function runTrain(
   const resumed = request.resume === undefined ? undefined : await Resumption.find(request.resume, logger);
   const asked = resumed?.complete(request) ?? request;
   const { model, config } = asked;
-  const choice = model === undefined ? await chooseAndTell(asked) : undefined;
-  const job: TrainJob = choice?.job ?? { ...asked, model: model!, resume: resumed?.folder };
-  await using opened = await openJob(job);
+  const onProgress = preparationTeller(logger);
+  const choice = model === undefined ? await chooseAndTell(asked, onProgress) : undefined;
+  const described: TrainJob = choice?.job ?? { ...asked, model: model!, resume: resumed?.folder };
+  await using opened = await openJob(described, onProgress);
+  const job: TrainJob = { ...described, prepared: opened.prepared };
+  for (const notice of opened.prepared.notices) logger.warn(notice);
   for (const warning of opened.config.warnings) logger.warn(warning);
   resumed?.check(job, opened, logger);
   resumed?.checkSteps(opened.steps);
@@ -66,7 +70,7 @@ export async function runTrain(
   if (job.output !== undefined && !asked.overwrite) await checkReplaced(job.output, { job, settingsName, resumed });
   const { plan, operationsByUnit } = foretold;
   using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
-  const inputs = [...job.data, ...(typeof config === "string" ? [config] : [])];
+  const inputs = [...opened.prepared.inputs, ...(typeof config === "string" ? [config] : [])];
   await using log =
     logJson === undefined
       ? undefined
@@ -76,6 +80,7 @@ export async function runTrain(
   write(report.begin());
   if (resumed) write(resumed.describe(opened.steps));
   const records: StepRecord[] = [];
+  const validations: ValidatedStep[] = [];
   const printer = new StepPrinter({
     opened,
     report,
@@ -103,14 +108,15 @@ export async function runTrain(
       else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);
-        printer.show(message.record);
+        printer.show(message.record, message.validation);
+        if (message.validation) validations.push({ step: message.record.step, loss: message.validation.loss });
       }
     },
   });
   for (let rank = 0; rank < job.ranks; rank++) launch.send(rank, job);
   const { exitCode } = await launch.outcome;
   printer.endLine();
-  if (records.length > 0) write(renderSummary(opened, foretold, records, locked) + report.end());
+  if (records.length > 0) write(renderSummary(opened, foretold, records, locked, validations) + report.end());
   const skipsAtEnd = records.length - 1 - records.findLastIndex((record) => !record.skipped);
   if (skipsAtEnd > 1)
     logger.warn(
@@ -133,20 +139,21 @@ function belowProgress(logger: Logger, printer: StepPrinter): Logger {
 }
 
 /** @throws DataError, ConfigError */
-async function chooseAndTell(request: TrainRequest): Promise<Choice> {
-  await using tokens = await openBytes(request.data);
+async function chooseAndTell(request: TrainRequest, onProgress: PreparationTeller): Promise<Choice> {
+  const prepared = await prepareBytes(request, onProgress);
+  const tokenCount = prepared.sources.reduce((sum, { tokens }) => sum + tokens, 0);
   const speed = measureSpeed();
-  const choice = await chooseJob(request, tokens.count, speed);
+  const choice = await chooseJob({ ...request, prepared }, tokenCount, speed);
   write(renderChoice(choice, speed));
   return choice;
 }
 
-/** The data as a model of bytes sees it. @throws DataError */
-async function openBytes(data: readonly string[]): Promise<TokenSource> {
+/** The data as a model of bytes sees them. @throws DataError */
+async function prepareBytes(request: TrainRequest, onProgress: PreparationTeller): Promise<PreparedData> {
   try {
-    return await openTokens(data, { vocabularySize: chosenVocabulary });
+    return await prepareJobData(request, chosenVocabulary, onProgress);
   } catch (error) {
-    if (!(error instanceof DataError) || !data.some((path) => path.endsWith(".bin"))) throw error;
+    if (!(error instanceof DataError) || !request.data.some((path) => path.endsWith(".bin"))) throw error;
     throw new DataError(
       `${error.message}.\nA model that Shunya chooses reads bytes; give --model for tokens of another kind`,
     );

@@ -1,6 +1,6 @@
 /** The batches of one rank, read one ahead. */
 
-import type { WindowSampler } from "./sampler.ts";
+import type { Sampler } from "./sampler.ts";
 import type { TokenSource } from "./tokens.ts";
 
 export interface Batch {
@@ -14,7 +14,7 @@ export interface Batch {
 
 export interface LoaderOptions {
   readonly source: TokenSource;
-  readonly sampler: WindowSampler;
+  readonly sampler: Sampler;
   /** m: windows in one micro-batch of one rank. */
   readonly microBatch: number;
   /** g: micro-batches in one step. */
@@ -70,7 +70,7 @@ export class DataLoader {
     const inputs = new Int32Array(microBatch * length);
     const targets = new Int32Array(microBatch * length);
     const windows = Array.from({ length: microBatch }, async (_, i) => {
-      const first = sampler.window(firstSample + i) * length;
+      const first = sampler.firstToken(firstSample + i);
       const tokens = await source.read(first, length + 1);
       inputs.set(tokens.subarray(0, length), i * length);
       targets.set(tokens.subarray(1), i * length);

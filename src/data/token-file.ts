@@ -2,10 +2,19 @@
 
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { DataError } from "../errors/errors.ts";
-import { firstInvalidUtf8, unfinishedTail } from "./utf8.ts";
+import { describeInvalidUtf8, firstInvalidUtf8, unfinishedTail } from "./utf8.ts";
 
 /** Bytes of one token: 1 for UTF-8 text (its bytes are the tokens), 2 or 4 for little-endian token files. */
 export type TokenBytes = 1 | 2 | 4;
+
+/** Tokens of a file that was checked before: plain data, which ranks are told. */
+export interface TokenRange {
+  readonly path: string;
+  readonly tokenBytes: TokenBytes;
+  /** Where the first token stands. */
+  readonly startByte: number;
+  readonly count: number;
+}
 
 /** Read at a time while checking; small beside a model, large beside the cost of a call. */
 const chunkBytes = 1 << 20;
@@ -34,8 +43,13 @@ export class TokenFile {
     this.#vocabularySize = vocabularySize;
   }
 
-  /** Opens a file and checks all of it in one pass in constant memory. Throws DataError with the file and the place. */
-  static async open(path: string, vocabularySize: number): Promise<TokenFile> {
+  /**
+   * Opens a text (UTF-8; its bytes are the tokens; a byte order mark at the start is skipped) or a `.bin` token file (as nanoGPT writes
+   * them: little-endian uint16, or uint32 where the vocabulary exceeds 65,536), and checks all of it in one pass that keeps no more
+   * than a megabyte. Throws DataError with the file and the place.
+   * @param watch sees the bytes of a text as they pass
+   */
+  static async open(path: string, vocabularySize: number, watch?: (bytes: Uint8Array) => void): Promise<TokenFile> {
     const bytes = await regularFileBytes(path);
     const tokenBytes: TokenBytes = !path.endsWith(".bin") ? 1 : vocabularySize > 65536 ? 4 : 2;
     if (bytes % tokenBytes !== 0) {
@@ -44,20 +58,28 @@ export class TokenFile {
         `${path} has ${bytes} bytes; wanted a multiple of ${tokenBytes} (tokens are little-endian ${because})`,
       );
     }
-    const handle = await open(path, "r").catch((error: Error) => {
-      throw new DataError(`${path} cannot be opened: ${error.message}`, { cause: error });
-    });
+    const handle = await openHandle(path);
     try {
       const startByte = tokenBytes === 1 && (await startsWithMark(handle)) ? byteOrderMark.length : 0;
       const count = (bytes - startByte) / tokenBytes;
       if (count === 0) throw new DataError(`${path} is empty; wanted ${tokenBytes === 1 ? "text" : "tokens"}`);
       const file = new TokenFile(path, handle, { tokenBytes, startByte, count }, vocabularySize);
-      await file.#check();
+      await file.#check(watch);
       return file;
     } catch (error) {
       await handle.close();
       throw error;
     }
+  }
+
+  /** Opens what was checked before: nothing is read yet. */
+  static async openRange({ path, ...layout }: TokenRange, vocabularySize: number): Promise<TokenFile> {
+    return new TokenFile(path, await openHandle(path), layout, vocabularySize);
+  }
+
+  get range(): TokenRange {
+    const { path, count } = this;
+    return { path, tokenBytes: this.#tokenBytes, startByte: this.#startByte, count };
   }
 
   /** Writes tokens [first, first + count) to `into` from `offset` on; checked again, since a file can change. */
@@ -72,7 +94,7 @@ export class TokenFile {
     return this.#handle.close();
   }
 
-  async #check(): Promise<void> {
+  async #check(watch?: (bytes: Uint8Array) => void): Promise<void> {
     const end = this.#startByte + this.count * this.#tokenBytes;
     for (let at = this.#startByte; at < end; ) {
       let bytes = await this.#readBytes(at, Math.min(chunkBytes, end - at));
@@ -81,6 +103,7 @@ export class TokenFile {
         const tail = at + bytes.length < end ? unfinishedTail(bytes) : 0;
         bytes = bytes.subarray(0, bytes.length - tail);
         this.#checkText(bytes, at);
+        watch?.(bytes);
       }
       this.#checkVocabulary(this.#view(bytes), (at - this.#startByte) / this.#tokenBytes);
       at += bytes.length;
@@ -90,12 +113,7 @@ export class TokenFile {
   #checkText(bytes: Uint8Array, at: number): void {
     const bad = firstInvalidUtf8(bytes);
     if (bad === -1) return;
-    const value = `0x${bytes[bad]!.toString(16).padStart(2, "0")}`;
-    const utf16 = at + bad === 0 && (bytes[0] === 0xff || bytes[0] === 0xfe) ? " (it looks like UTF-16)" : "";
-    throw new DataError(
-      `${this.path} is not UTF-8 text: byte ${value} at offset ${at + bad}${utf16}; ` +
-        "save it as UTF-8, or name it .bin if it is a file of token ids",
-    );
+    throw new DataError(describeInvalidUtf8(this.path, bytes, bad, at));
   }
 
   #checkVocabulary(tokens: Uint8Array | Uint16Array | Uint32Array, first: number): void {
@@ -138,12 +156,17 @@ export class TokenFile {
   }
 }
 
+function openHandle(path: string): Promise<FileHandle> {
+  return open(path, "r").catch((error: Error) => {
+    throw new DataError(`${path} cannot be opened: ${error.message}`, { cause: error });
+  });
+}
+
 async function regularFileBytes(path: string): Promise<number> {
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
     const why = error.code === "ENOENT" ? "no such file" : error.message;
     throw new DataError(`${path}: ${why}; check --data`, { cause: error });
   });
-  if (found.isDirectory()) throw new DataError(`${path} is a folder; name the files in it, for example ${path}/*.txt`);
   if (!found.isFile())
     throw new DataError(`${path} is not a regular file; wanted a text or .bin file, which can be read by range`);
   return found.size;

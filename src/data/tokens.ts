@@ -1,7 +1,7 @@
 /** All data files of a run as one sequence of tokens. */
 
-import { DataError, InternalError } from "../errors/errors.ts";
-import { TokenFile } from "./token-file.ts";
+import { InternalError } from "../errors/errors.ts";
+import { TokenFile, type TokenRange } from "./token-file.ts";
 
 export interface TokenSource extends AsyncDisposable {
   /** Tokens in all files together. */
@@ -11,19 +11,14 @@ export interface TokenSource extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/**
- * Opens text files (UTF-8; their bytes are the tokens; a byte order mark at the start is skipped) and `.bin` token files (as
- * nanoGPT writes them: little-endian uint16, or uint32 where the vocabulary exceeds 65,536), joined in the order given.
- * Every file is checked in one pass that keeps no more than a megabyte; DataError names the file and the place.
- */
-export async function openTokens(
-  paths: readonly string[],
+/** Ranges of files that were checked before, joined in the order given. Nothing is read until tokens are asked for. */
+export async function openRanges(
+  ranges: readonly TokenRange[],
   options: { readonly vocabularySize: number },
 ): Promise<TokenSource> {
-  if (paths.length === 0) throw new DataError("no data: name at least one text or .bin file with --data");
   const files: TokenFile[] = [];
   try {
-    for (const path of paths) files.push(await TokenFile.open(path, options.vocabularySize));
+    for (const range of ranges) files.push(await TokenFile.openRange(range, options.vocabularySize));
   } catch (error) {
     await Promise.all(files.map((file) => file.close()));
     throw error;

@@ -30,3 +30,13 @@ export function unfinishedTail(bytes: Uint8Array): number {
   }
   return 0;
 }
+
+/** The message for bytes that are not UTF-8. @param bad index of the first bad byte of `bytes` @param offset of `bytes` in the file */
+export function describeInvalidUtf8(path: string, bytes: Uint8Array, bad: number, offset: number): string {
+  const value = `0x${bytes[bad]!.toString(16).padStart(2, "0")}`;
+  const utf16 = offset + bad === 0 && (bytes[0] === 0xff || bytes[0] === 0xfe) ? " (it looks like UTF-16)" : "";
+  return (
+    `${path} is not UTF-8 text: byte ${value} at offset ${offset + bad}${utf16}; ` +
+    "save it as UTF-8, or name it .bin if it is a file of token ids"
+  );
+}

@@ -2,7 +2,7 @@
 import { createColors } from "picocolors";
 import type { Precision } from "../config/types.ts";
 import type { StepRecord } from "../zero/record.ts";
-import { formatBytes, formatCount, formatDuration, formatReal } from "./numbers.ts";
+import { formatBytes, formatCount, formatDuration, formatMany, formatReal } from "./numbers.ts";
 import type { StepSummary } from "./types.ts";
 
 /** What the stream can show. */
@@ -56,6 +56,16 @@ const normOf = ({ skipped, gradNorm }: Pick<StepSummary, "skipped" | "gradNorm">
 export function renderSkip({ step, reason, lossScale }: Skip, precision: Precision): string {
   const scale = precision === "fp16" ? ` (loss scale ${formatPower(lossScale)})` : "";
   return `step ${step} skipped: ${reason ?? "a gradient is not finite"}${scale}\n`;
+}
+
+export function renderValidation(step: number, { loss, windows, seconds }: Validation): string {
+  return `step ${step} validation loss ${formatReal(loss)} over ${formatMany(windows, "window")} in ${seconds.toFixed(1)} s\n`;
+}
+
+interface Validation {
+  readonly loss: number;
+  readonly windows: number;
+  readonly seconds: number;
 }
 
 /** "2^16", "1", "1000". */

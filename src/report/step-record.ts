@@ -41,9 +41,10 @@ export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): 
     operations,
     hidden: hiddenRecord(overlap),
   }));
-  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, phaseSeconds } = summary;
+  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, phaseSeconds, validationLoss } =
+    summary;
   const reason = summary.reason ?? null;
-  // JSON leaves undefined phaseSeconds out.
+  // JSON leaves undefined phaseSeconds and validationLoss out.
   return {
     step,
     loss,
@@ -54,6 +55,7 @@ export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): 
     reason,
     tokensPerSecond,
     phaseSeconds,
+    validationLoss,
     ranks: logged,
   };
 }

@@ -10,6 +10,8 @@ export interface StepSummary extends Omit<StepRecord, "seconds" | "phaseSeconds"
   readonly tokensPerSecond: number;
   /** Undefined: phases were not waited for, so their times mean nothing. */
   readonly phaseSeconds: StepRecord["phaseSeconds"] | undefined;
+  /** After this step, where it was measured then. */
+  readonly validationLoss?: number | undefined;
 }
 
 /** One rank's memory in all tiers. */

@@ -299,6 +299,16 @@ export class Engine<B extends object> {
     return this.#alone("infer", () => this.#evaluator.infer(body));
   }
 
+  /** The loss of a batch without gradients, the mean over its targets. Every rank calls it between two steps, with rows of its own. */
+  evaluate(batch: HostBatch<B>): Promise<number> {
+    return this.#alone("evaluate", async () => {
+      if (this.#tape) throw new UsageError("engine.evaluate was called between engine.forward and engine.backward");
+      checkBatch(batch);
+      const forward = (tape: Tape): Promise<Tensor> => this.#options.model.forward(tape, uploadBatch<B>(tape, batch));
+      return (await this.#evaluator.infer(forward))[0]!;
+    });
+  }
+
   /** All weights in fp32, piece by piece in plan order; every rank must iterate to the end. */
   weights(): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
     return readWeights(this.device, this.group, this.#units.all);

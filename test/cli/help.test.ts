@@ -10,7 +10,20 @@ test.each([
   [["train", "--help"], ["config", "stage", "set", "model", "data", "ranks", "steps", "seq-length", "seed"].map(flag)],
   [
     ["train", "--help"],
-    ["micro-batch", "lr", "no-shuffle", "device-memory", "threads", "device", "output", "log-json"].map(flag),
+    [
+      "micro-batch",
+      "lr",
+      "no-shuffle",
+      "device-memory",
+      "threads",
+      "device",
+      "output",
+      "log-json",
+      "text-field",
+      "data-cache",
+      "validation",
+      "eval-every",
+    ].map(flag),
   ],
   [["generate", "--help"], ["model", "prompt", "tokens", "temperature", "top-k", "seed"].map(flag)],
   [

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { DataLoader } from "../../src/data/loader.ts";
 import { WindowSampler } from "../../src/data/sampler.ts";
-import { openTokens, type TokenSource } from "../../src/data/tokens.ts";
+import type { TokenSource } from "../../src/data/tokens.ts";
 import { DataError } from "../../src/errors/errors.ts";
+import { openTokens } from "./prepared.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "shunya-loader-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
-import { openTokens } from "../../src/data/tokens.ts";
 import { firstInvalidUtf8, unfinishedTail } from "../../src/data/utf8.ts";
 import { DataError } from "../../src/errors/errors.ts";
+import { openTokens } from "./prepared.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "shunya-data-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -66,11 +66,10 @@ describe("reading", () => {
 });
 
 describe("bad data is a DataError that says where", () => {
-  test("missing, a folder, nothing named, empty", async () => {
+  test("missing, a folder, empty", async () => {
     expect(await refusal([join(folder, "none.txt")])).toMatch(/none\.txt: no such file/);
     mkdirSync(join(folder, "sub"));
-    expect(await refusal([join(folder, "sub")])).toMatch(/sub is a folder; name the files in it/);
-    expect(await refusal([])).toMatch(/--data/);
+    expect(await refusal([join(folder, "sub")])).toMatch(/sub is not a regular file/);
     expect(await refusal([file("empty.txt", "")])).toMatch(/empty\.txt is empty; wanted text/);
     expect(await refusal([file("empty.bin", "")])).toMatch(/empty\.bin is empty; wanted tokens/);
     expect(await refusal([file("only-mark.txt", "\uFEFF")])).toMatch(/is empty/);

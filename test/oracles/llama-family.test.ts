@@ -76,12 +76,12 @@ const expected = JSON.parse(readFileSync(`${folder}llama/losses.json`, "utf8")) 
   readonly grad_norms: readonly number[];
 };
 
-async function jobOf(name: string, stage: number, more: object = {}): Promise<Job> {
-  await using opened = await openModelFolder(`${folder}${name}`);
+async function jobOf(stage: number): Promise<Job> {
+  await using opened = await openModelFolder(`${folder}llama`);
   const { lr, weight_decay, betas, eps } = expected;
   return {
     model: { kind: "llama", config: opened.config as LlamaConfig },
-    modelFolder: `${folder}${name}`,
+    modelFolder: `${folder}llama`,
     tokens,
     steps: expected.steps,
     seqLength: expected.seq,
@@ -90,7 +90,6 @@ async function jobOf(name: string, stage: number, more: object = {}): Promise<Jo
       gradient_clipping: expected.clip,
       optimizer: { type: "AdamW", params: { lr, weight_decay, betas, eps } },
       zero_optimization: { stage, stage3_param_persistence_threshold: 0 },
-      ...more,
     },
   };
 }
@@ -99,7 +98,7 @@ describe("training a Llama with groups of heads is PyTorch's", () => {
   for (const ranks of [1, 2, 4])
     test(`20 steps in fp32 at every stage, ${ranks} ranks: the same losses, and the same bits`, async () => {
       const runs = [];
-      for (const stage of [0, 1, 2, 3]) runs.push(await run(ranks, await jobOf("llama", stage)));
+      for (const stage of [0, 1, 2, 3]) runs.push(await run(ranks, await jobOf(stage)));
       const losses = runs.map(({ records }) => records.map((r) => r.loss));
       expect(losses[0]).toHaveLength(20);
       expect(relativeError(losses[0]!, expected.losses)).toBeLessThan(2e-5);
@@ -110,23 +109,4 @@ describe("training a Llama with groups of heads is PyTorch's", () => {
         expect(weightsHash).toBe(runs[0]!.weightsHash);
       }
     });
-});
-
-describe("equal bits over stages and activation checkpointing", () => {
-  for (const name of ["qwen2", "qwen3", "mistral"])
-    for (const precision of ["fp32", "bf16"])
-      test(`${name} in ${precision}`, async () => {
-        const runs = [];
-        for (const stage of [0, 1, 2, 3])
-          for (const checkpointing of stage % 2 === 1 ? [true, false] : [false]) {
-            const more = {
-              bf16: { enabled: precision === "bf16" },
-              shunya: { activation_checkpointing: checkpointing },
-            };
-            runs.push(await run(2, { ...(await jobOf(name, stage, more)), steps: 3 }));
-          }
-        const outcomes = runs.map(({ records, weightsHash }) => ({ losses: records.map((r) => r.loss), weightsHash }));
-        expect(new Set(outcomes[0]!.losses).size).toBe(3);
-        for (const outcome of outcomes) expect(outcome).toEqual(outcomes[0]);
-      });
 });

@@ -1,0 +1,178 @@
+/** From what `--data` names to checked ranges of token files: plain data, which the ranks of a run are told and open as it is. */
+
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { DataError } from "../errors/errors.ts";
+import { byteTokenizer, type Tokenizer } from "./byte-tokenizer.ts";
+import type { DocumentFile } from "./documents.ts";
+import { type Encoders, inThisThread, type TokenizerModule, WorkerEncoders } from "./encoders.ts";
+import { describeFindings, type Finding, Findings } from "./findings.ts";
+import { type DataSource, findSources, type SourceFile } from "./source-files.ts";
+import { TokenCache } from "./token-cache.ts";
+import { TokenFile, type TokenRange } from "./token-file.ts";
+import { tokenize } from "./tokenize.ts";
+
+export interface PrepareOptions {
+  readonly tokenizer: Tokenizer;
+  /** Of the model: every id is below it. */
+  readonly vocabularySize: number;
+  readonly textField: string;
+  readonly cacheFolder: string;
+  /** For workers to encode with, where there is enough to encode. Undefined: this thread does it all. */
+  readonly tokenizerModule?: TokenizerModule;
+  /** That the tokenizer was read from: a change of them is another tokenizer, whatever its name. */
+  readonly tokenizerFiles?: readonly string[];
+  /** Told while files are turned into tokens: bytes read of all bytes of this source. */
+  readonly onProgress?: (name: string, readBytes: number, allBytes: number) => void;
+}
+
+export interface PreparedSource {
+  readonly name: string;
+  readonly weight: number | undefined;
+  readonly ranges: readonly TokenRange[];
+  readonly tokens: number;
+}
+
+export interface PreparedData {
+  readonly sources: readonly PreparedSource[];
+  /** Held out, or named apart; undefined where there is no validation. */
+  readonly validation?: readonly PreparedSource[];
+  /** Every file that is read. */
+  readonly inputs: readonly string[];
+  /** What a user should be told of the data. */
+  readonly notices: readonly string[];
+}
+
+/** Checks all data once, turning what is not tokens yet into cached token files. @throws DataError, UsageError */
+export async function prepareData(args: readonly string[], options: PrepareOptions): Promise<PreparedData> {
+  const sources: PreparedSource[] = [];
+  const notices: string[] = [];
+  const inputs: string[] = [];
+  for (const source of await findSources(args)) {
+    const ranges: TokenRange[] = [];
+    for (const group of groupsOf(source)) {
+      const { range, findings } = await prepareGroup(source, group, options);
+      ranges.push(range);
+      source.findings.add(findings);
+    }
+    const notice = describeFindings(source.name, source.findings.list());
+    if (notice !== undefined) notices.push(notice);
+    inputs.push(...source.files.map(({ path }) => path));
+    const tokens = ranges.reduce((sum, { count }) => sum + count, 0);
+    sources.push({ name: source.name, weight: source.weight, ranges, tokens });
+  }
+  return { sources, inputs, notices };
+}
+
+/** Token files stay as they are; the others between them become one token file. */
+function groupsOf({ files }: DataSource): SourceFile[][] {
+  const groups: SourceFile[][] = [];
+  for (const file of files) {
+    const last = groups.at(-1);
+    if (file.format === "tokens" || last === undefined || last[0]!.format === "tokens") groups.push([file]);
+    else last.push(file);
+  }
+  return groups;
+}
+
+interface PreparedGroup {
+  readonly range: TokenRange;
+  readonly findings: readonly Finding[];
+}
+
+async function prepareGroup(
+  source: DataSource,
+  files: readonly SourceFile[],
+  options: PrepareOptions,
+): Promise<PreparedGroup> {
+  const range = await directRange(source, files[0]!, options);
+  return range === undefined
+    ? await cachedRange(source, files as readonly DocumentFile[], options)
+    : { range, findings: [] };
+}
+
+/** A file that is tokens as it lies there: a token file, or a plain text where bytes are tokens and nothing is odd. */
+async function directRange(
+  { isSearched }: DataSource,
+  { path, format, packing }: SourceFile,
+  { tokenizer, vocabularySize }: PrepareOptions,
+): Promise<TokenRange | undefined> {
+  const isPlain = format === "text" && packing === "none" && !isSearched && tokenizer === byteTokenizer;
+  if (format !== "tokens" && !isPlain) return undefined;
+  let isOdd = false;
+  const file = await TokenFile.open(path, vocabularySize, (bytes) => {
+    isOdd ||= bytes.includes(0x0d) || bytes.includes(0);
+  });
+  const { range } = file;
+  await file.close();
+  // A byte order mark is told of, too.
+  return isPlain && (isOdd || range.startByte > 0) ? undefined : range;
+}
+
+async function cachedRange(
+  { name, isSearched }: DataSource,
+  files: readonly DocumentFile[],
+  options: PrepareOptions,
+): Promise<PreparedGroup> {
+  const { tokenizer, textField, vocabularySize } = options;
+  const cache = new TokenCache(options.cacheFolder);
+  const paths = files.map(({ path }) => path);
+  const identities = await identify(paths);
+  const { name: tokenizerName, vocabularySize: entries, endOfText } = tokenizer;
+  const tokenizerFiles = await identify(options.tokenizerFiles ?? []);
+  const key = {
+    tokenizer: { name: tokenizerName, entries, endOfText, files: tokenizerFiles },
+    ...{ textField, isSearched, files: identities },
+  };
+  const allBytes = identities.reduce((sum, { size }) => sum + size, 0);
+  let readBytes = 0;
+  const onRead = (bytes: number): void => {
+    readBytes += bytes;
+    options.onProgress?.(name, readBytes, allBytes);
+  };
+  const entryName = cache.nameOf(key);
+  const { entry, range } =
+    (await cache.find(entryName)) ??
+    (await cache.make(entryName, async (handle) => {
+      const findings = new Findings();
+      await using encoders = encodersFor(options, allBytes);
+      const made = await tokenize(handle, { tokenizer, encoders, files, isSearched, findings, textField, onRead });
+      const after = await identify(paths);
+      const changed = after.findIndex((file, i) => JSON.stringify(file) !== JSON.stringify(identities[i]));
+      if (changed !== -1) throw new DataError(`${paths[changed]} changed while it was read; keep it unchanged`);
+      return made;
+    }));
+  if (entry.largestId >= vocabularySize)
+    throw new DataError(
+      `${name} has token id ${entry.largestId}; wanted ids below ${vocabularySize}, the model's vocabulary: use the model that ` +
+        "the tokens were made for, or a larger vocabulary",
+    );
+  return { range, findings: entry.findings };
+}
+
+/** Workers take a while to start. */
+const leastBytesForWorkers = 1 << 22;
+
+function encodersFor({ tokenizer, tokenizerModule }: PrepareOptions, bytes: number): Encoders {
+  if (tokenizerModule === undefined || bytes < leastBytesForWorkers) return inThisThread(tokenizer);
+  return new WorkerEncoders(tokenizerModule);
+}
+
+interface FileIdentity {
+  readonly path: string;
+  readonly size: number;
+  readonly modified: string;
+}
+
+async function identify(paths: readonly string[]): Promise<FileIdentity[]> {
+  const identities: FileIdentity[] = [];
+  for (const path of paths) {
+    const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
+      const why = error.code === "ENOENT" ? "no such file" : error.message;
+      throw new DataError(`${path}: ${why}; check --data`, { cause: error });
+    });
+    if (!found.isFile()) throw new DataError(`${path} is not a regular file; wanted one, which can be read again`);
+    identities.push({ path: resolve(path), size: Number(found.size), modified: String(found.mtimeNs) });
+  }
+  return identities;
+}

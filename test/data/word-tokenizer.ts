@@ -1,0 +1,20 @@
+// A tokenizer that a worker can open, as one of a model folder is.
+import type { Tokenizer } from "../../src/data/byte-tokenizer.ts";
+
+/** Words become ids from 1 on by their length; 0 ends a text. Enough to see what a tokenizer was given. */
+export const wordTokenizer: Tokenizer = {
+  name: "words",
+  vocabularySize: 1000,
+  endOfText: 0,
+  encode: (text) => Uint32Array.from(text.match(/\S+/g) ?? [], (word) => Math.min(999, word.length)),
+};
+
+/** @param failsOn a text with this word is more than it can take */
+export async function openTokenizer(failsOn: string): Promise<Tokenizer> {
+  if (failsOn === "everything") throw new Error("no such tokenizer");
+  const encode = (text: string): Uint32Array => {
+    if (text.includes(failsOn)) throw new Error(`cannot take ${failsOn}`);
+    return wordTokenizer.encode(text);
+  };
+  return { ...wordTokenizer, encode };
+}
