@@ -238,7 +238,11 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ["half a parameter", ["--params", "1.5"], /--params.*"1\.5".*whole number/],
   ["more parameters than numbers", ["--params", "1e30"], /--params.*at most 9,007,199,254,740,991/],
   ["two models", params("--model", "gpt2"), /--params and --model both say/],
-  ["a model that is not there", ["--model", "gpt3"], /--model gpt3: no such model or file; wanted gpt2, .*--params/],
+  [
+    "a model that is not there",
+    ["--model", "gpt3"],
+    /--model gpt3: no such model or file; wanted a published name .gpt2, .*--params/,
+  ],
   [
     "an unknown architecture",
     ["--model", "mamba"],
