@@ -10,6 +10,8 @@ import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
 import { elementsOf } from "../tensor/tensor.ts";
+import { findTokenizer } from "../tokenizer/open.ts";
+import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
 /** What `shunya train` was asked for. */
 export interface TrainRequest extends Omit<TrainJob, "model"> {
@@ -28,6 +30,8 @@ export interface TrainJob {
   /** A published name, a folder, or a shape that was chosen. */
   readonly model: string | Gpt2Config;
   readonly data: readonly string[];
+  /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
+  readonly tokenizer?: string | undefined;
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
@@ -52,6 +56,7 @@ export interface TrainJob {
 export interface OpenedJob extends AsyncDisposable {
   readonly config: ConfigResolution;
   readonly model: OpenedModel;
+  readonly tokenizer: Tokenizer;
   readonly tokens: TokenSource;
   readonly sampler: WindowSampler;
   readonly seqLength: number;
@@ -63,11 +68,30 @@ export interface OpenedModel extends AsyncDisposable {
   readonly weights: ModelFolder["weights"];
 }
 
-/** A published name, a folder with config.json and perhaps weights, or a shape. */
-export async function openModel(model: TrainJob["model"]): Promise<OpenedModel> {
-  if (typeof model === "string" && !Object.hasOwn(gpt2Configs, model)) return openModelFolder(model);
-  const config = typeof model === "string" ? gpt2Configs[model as keyof typeof gpt2Configs] : model;
+/**
+ * A published name, a folder with config.json and perhaps weights, or a shape. Of a published name only the shape is known, and
+ * training begins from scratch: its vocabulary is the tokenizer's then.
+ */
+export async function openModel(model: TrainJob["model"], tokenizer: Tokenizer = byteTokenizer): Promise<OpenedModel> {
+  if (isFolder(model)) return openModelFolder(model);
+  const named = typeof model === "string" ? gpt2Configs[model as keyof typeof gpt2Configs] : model;
+  const hasOwn = typeof model === "string" && tokenizer !== byteTokenizer;
+  const config = hasOwn ? { ...named, vocabularySize: tokenizer.vocabularySize } : named;
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
+}
+
+/** What text is encoded with: what was named, or the model folder's own, or bytes. @throws ModelError */
+export async function openJobTokenizer({
+  tokenizer,
+  model,
+}: Pick<TrainRequest, "tokenizer" | "model">): Promise<Tokenizer> {
+  if (tokenizer !== undefined) return openTokenizer(tokenizer);
+  const own = isFolder(model) ? await findTokenizer(model) : undefined;
+  return own === undefined ? byteTokenizer : openTokenizer(own);
+}
+
+function isFolder(model: TrainRequest["model"]): model is string {
+  return typeof model === "string" && !Object.hasOwn(gpt2Configs, model);
 }
 
 /** The file or object of a job as the configuration reader takes it. */
@@ -79,14 +103,15 @@ export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undef
 /** @throws ConfigError, ModelError, DataError, UsageError */
 export async function openJob(job: TrainJob): Promise<OpenedJob> {
   const file = parseJobConfig(job.config);
-  const model = await openModel(job.model);
+  const tokenizer = await openJobTokenizer(job);
+  const model = await openModel(job.model, tokenizer);
   try {
     const seqLength = job.seqLength ?? model.config.positions;
     if (seqLength > model.config.positions)
       throw new UsageError(
         `--seq-length ${seqLength} is longer than the model's ${model.config.positions} positions; give at most that`,
       );
-    const tokens = await openTokens(job.data, { vocabularySize: model.config.vocabularySize });
+    const tokens = await openTokens(job.data, { vocabularySize: model.config.vocabularySize, tokenizer });
     try {
       const sampler = new WindowSampler({ tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
       const stepsOf = (trainBatch: number): number =>
@@ -104,7 +129,7 @@ export async function openJob(job: TrainJob): Promise<OpenedJob> {
         await tokens.close();
         await model[Symbol.asyncDispose]();
       };
-      return { config, model, tokens, sampler, seqLength, steps, [Symbol.asyncDispose]: close };
+      return { config, model, tokenizer, tokens, sampler, seqLength, steps, [Symbol.asyncDispose]: close };
     } catch (error) {
       await tokens.close();
       throw error;

@@ -26,6 +26,7 @@ interface TrainFlags {
   readonly microBatch?: number;
   readonly lr?: number;
   readonly data: readonly string[];
+  readonly tokenizer?: string;
   readonly ranks: number;
   readonly steps?: number;
   readonly seqLength?: number;
@@ -62,7 +63,11 @@ function trainCommand(): Command {
       "--model <name|dir>",
       "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
-    .requiredOption("--data <path...>", "UTF-8 text (bytes are tokens) or .bin token files")
+    .requiredOption("--data <path...>", "UTF-8 text or .bin token files")
+    .option(
+      "--tokenizer <dir|file>",
+      "a tokenizer.json for text (default: the model folder's, or else bytes are tokens)",
+    )
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
     .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
@@ -101,6 +106,7 @@ function trainCommand(): Command {
         overrides: [...(flags.set ?? []), ...namedOverrides(flags)],
         model: flags.model,
         data: flags.data,
+        tokenizer: flags.tokenizer,
         ranks: flags.ranks,
         steps: flags.steps,
         seqLength: flags.seqLength,
@@ -148,7 +154,8 @@ function generateCommand(): Command {
     .description("continue a prompt with a trained model")
     .requiredOption("--model <dir>", "a folder with config.json and model.safetensors")
     .requiredOption("--prompt <text>", "what to continue")
-    .option("--tokens <n>", "how many tokens (bytes)", parseInteger(1), 200)
+    .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
+    .option("--tokens <n>", "how many tokens", parseInteger(1), 200)
     .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, 0.8)
     .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
     .option("--seed <n>", "of the draws", parseInteger(0), 42)
@@ -156,6 +163,7 @@ function generateCommand(): Command {
       async (flags: {
         model: string;
         prompt: string;
+        tokenizer?: string;
         tokens: number;
         temperature: number;
         topK: number;

@@ -13,6 +13,7 @@ import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
 import type { RankMemory } from "../report/types.ts";
 import { wrap } from "../report/wrap.ts";
+import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
@@ -23,7 +24,7 @@ const labelWidth = 11;
 
 export function renderOpening(
   job: TrainJob,
-  { config, sampler, seqLength, steps, tokens }: OpenedJob,
+  { config, model, sampler, seqLength, steps, tokenizer, tokens }: OpenedJob,
   f: Forecast,
 ): string {
   const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
@@ -36,6 +37,7 @@ export function renderOpening(
     ["model", `${name}: ${formatMany(f.plan.parameterElements, "parameter")} in ${config.precision}`],
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
     ["data", `${formatMany(tokens.count, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`],
+    ...tokenizerRows(tokenizer, model.config.vocabularySize),
     [
       "batch",
       `${formatMany(microBatch, "window")} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")} = ${formatMany(trainBatch, "window")} a step`,
@@ -55,6 +57,13 @@ export function renderOpening(
   const tables = [renderStates(f.plan), renderSizes(f.plan)].filter((table) => table !== undefined);
   const lines = rows.map(([label, text]) => `${label.padEnd(labelWidth)}${wrap(text, { indent: labelWidth })}`);
   return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
+}
+
+/** Bytes go without saying. */
+function tokenizerRows({ name, vocabularySize }: Tokenizer, ofModel: number): [string, string][] {
+  if (name === byteTokenizer.name) return [];
+  const model = vocabularySize === ofModel ? "the model's vocabulary" : `${formatCount(ofModel)} in the model`;
+  return [["tokenizer", `${name}: ${formatCount(vocabularySize)} tokens, ${model}`]];
 }
 
 /** "0.04", "12.5", "1,234". */

@@ -14,18 +14,20 @@ import { RunReport } from "../monitor/run-report.ts";
 import { formatBytes } from "../report/numbers.ts";
 import { describeTerminal } from "../report/progress.ts";
 import { wrap } from "../report/wrap.ts";
+import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkSaving, Resumption } from "./checkpoints.ts";
-import { type Choice, chooseJob, chosenVocabulary } from "./choice.ts";
+import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
-import { openJob, type TrainJob, type TrainRequest } from "./job.ts";
+import { openJob, openJobTokenizer, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
 import { OutputLock } from "./output-lock.ts";
 import { StepPrinter } from "./step-printer.ts";
 import { renderOpening, renderSummary } from "./summary.ts";
+import { checkTokenizerThere } from "./tokenizer-files.ts";
 import { TraceFile } from "./trace-file.ts";
 import type { TrainMessage } from "./train-rank.ts";
 
@@ -60,7 +62,10 @@ export async function runTrain(
     write(await renderDryRun(job, opened));
     return { exitCode: exitCodes.ok, records: [] };
   }
-  if (job.output !== undefined) await checkOutput(job.output);
+  if (job.output !== undefined) {
+    await checkOutput(job.output);
+    checkTokenizerThere(job.output, opened.tokenizer, asked.overwrite);
+  }
   using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
   const settingsName = choice?.settings && keptConfigName;
   if (job.output !== undefined && !asked.overwrite) await checkReplaced(job.output, { job, settingsName, resumed });
@@ -134,21 +139,24 @@ function belowProgress(logger: Logger, printer: StepPrinter): Logger {
 
 /** @throws DataError, ConfigError */
 async function chooseAndTell(request: TrainRequest): Promise<Choice> {
-  await using tokens = await openBytes(request.data);
+  const tokenizer = await openJobTokenizer(request);
+  await using tokens = await openForChoice(request.data, tokenizer);
   const speed = measureSpeed();
-  const choice = await chooseJob(request, tokens.count, speed);
+  const { vocabularySize } = tokenizer;
+  const choice = await chooseJob(request, { tokenCount: tokens.count, vocabularySize }, speed);
   write(renderChoice(choice, speed));
   return choice;
 }
 
-/** The data as a model of bytes sees it. @throws DataError */
-async function openBytes(data: readonly string[]): Promise<TokenSource> {
+/** The data as a model sees it that has the tokenizer's vocabulary. @throws DataError */
+async function openForChoice(data: readonly string[], tokenizer: Tokenizer): Promise<TokenSource> {
   try {
-    return await openTokens(data, { vocabularySize: chosenVocabulary });
+    return await openTokens(data, { vocabularySize: tokenizer.vocabularySize, tokenizer });
   } catch (error) {
-    if (!(error instanceof DataError) || !data.some((path) => path.endsWith(".bin"))) throw error;
+    const isOther = tokenizer === byteTokenizer && data.some((path) => path.endsWith(".bin"));
+    if (!(error instanceof DataError) || !isOther) throw error;
     throw new DataError(
-      `${error.message}.\nA model that Shunya chooses reads bytes; give --model for tokens of another kind`,
+      `${error.message}.\nA model that Shunya chooses reads bytes; give --model or --tokenizer for tokens of another kind`,
     );
   }
 }

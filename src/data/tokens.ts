@@ -1,6 +1,8 @@
 /** All data files of a run as one sequence of tokens. */
 
-import { DataError, InternalError } from "../errors/errors.ts";
+import { DataError, InternalError, UsageError } from "../errors/errors.ts";
+import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { EncodedText } from "./encoded-text.ts";
 import { TokenFile } from "./token-file.ts";
 
 export interface TokenSource extends AsyncDisposable {
@@ -11,19 +13,32 @@ export interface TokenSource extends AsyncDisposable {
   close(): Promise<void>;
 }
 
+export interface TokensOptions {
+  /** Of the model: every token is below it. */
+  readonly vocabularySize: number;
+  /** What text files are encoded with. Left out: their bytes are the tokens. */
+  readonly tokenizer?: Tokenizer;
+}
+
 /**
- * Opens text files (UTF-8; their bytes are the tokens; a byte order mark at the start is skipped) and `.bin` token files (as
+ * Opens text files (UTF-8; encoded with the tokenizer; a byte order mark at the start is skipped) and `.bin` token files (as
  * nanoGPT writes them: little-endian uint16, or uint32 where the vocabulary exceeds 65,536), joined in the order given.
  * Every file is checked in one pass that keeps no more than a megabyte; DataError names the file and the place.
  */
 export async function openTokens(
   paths: readonly string[],
-  options: { readonly vocabularySize: number },
+  { vocabularySize, tokenizer = byteTokenizer }: TokensOptions,
 ): Promise<TokenSource> {
   if (paths.length === 0) throw new DataError("no data: name at least one text or .bin file with --data");
-  const files: TokenFile[] = [];
+  const isBytes = tokenizer === byteTokenizer;
+  if (!isBytes) checkVocabulary(tokenizer, vocabularySize);
+  const files: File[] = [];
   try {
-    for (const path of paths) files.push(await TokenFile.open(path, options.vocabularySize));
+    for (const path of paths) {
+      const file =
+        isBytes || path.endsWith(".bin") ? TokenFile.open(path, vocabularySize) : EncodedText.open(path, tokenizer);
+      files.push(await file);
+    }
   } catch (error) {
     await Promise.all(files.map((file) => file.close()));
     throw error;
@@ -31,13 +46,24 @@ export async function openTokens(
   return new JoinedFiles(files);
 }
 
+type File = TokenFile | EncodedText;
+
+/** @throws UsageError where the tokenizer has tokens that the model has not */
+export function checkVocabulary({ name, vocabularySize: tokens }: Tokenizer, vocabularySize: number): void {
+  if (tokens <= vocabularySize) return;
+  throw new UsageError(
+    `the tokenizer ${name} has ${tokens} tokens, and the model's vocabulary ends at ${vocabularySize}: use the tokenizer that ` +
+      "the model was made for, or a model with a larger vocab_size",
+  );
+}
+
 class JoinedFiles implements TokenSource {
   readonly count: number;
-  readonly #files: readonly TokenFile[];
+  readonly #files: readonly File[];
   /** First token of each file in the joined sequence. */
   readonly #starts: readonly number[];
 
-  constructor(files: readonly TokenFile[]) {
+  constructor(files: readonly File[]) {
     const starts: number[] = [];
     let count = 0;
     for (const file of files) {

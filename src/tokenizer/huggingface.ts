@@ -72,7 +72,9 @@ export class HuggingFaceTokenizer implements Tokenizer {
       return text.slice(before.length);
     };
     return {
-      push(id) {
+      push: (id) => {
+        // A model may have more rows than the tokenizer has tokens.
+        if (this.tokenOf(id) === undefined) return "";
         pending.push(id);
         return flush(false);
       },
