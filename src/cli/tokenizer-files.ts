@@ -4,11 +4,11 @@ import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { writeAtomically } from "../checkpoint/atomic-file.ts";
 import { UsageError } from "../errors/errors.ts";
-import { settingsName, tokenizerName } from "../tokenizer/open.ts";
+import { chatTemplateName, settingsName, tokenizerName } from "../tokenizer/open.ts";
 import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
 /** What belongs to a tokenizer.json in a published folder, if it is there. */
-const names = [tokenizerName, settingsName, "special_tokens_map.json", "chat_template.jinja"];
+const names = [tokenizerName, settingsName, "special_tokens_map.json", chatTemplateName];
 
 /**
  * Another tokenizer in the output folder would pass for that of the model that is written there.
