@@ -19,6 +19,7 @@ const rooms = [
   "comm",
   "plan",
   "zero",
+  "tokenizer",
   "data",
   "checkpoint",
   "planner",
@@ -33,6 +34,7 @@ type Room = (typeof rooms)[number];
 const unknownTo: Partial<Record<Room, readonly Room[]>> = {
   optim: ["nn"],
   comm: ["nn", "optim"],
+  tokenizer: ["device", "hardware", "tensor", "nn", "optim", "comm", "plan", "zero"],
   data: ["zero"],
 };
 

@@ -2,7 +2,6 @@
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
-import { byteTokenizer } from "../data/byte-tokenizer.ts";
 import { MixedSampler } from "../data/mixed-sampler.ts";
 import { type PreparedData, type PreparedSource, type PrepareOptions, prepareData } from "../data/prepare.ts";
 import { type Sampler, type SamplerOptions, WindowSampler } from "../data/sampler.ts";
@@ -15,6 +14,8 @@ import { describeModel } from "../nn/describe.ts";
 import { Gpt2 } from "../nn/models/gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
 import { elementsOf } from "../tensor/tensor.ts";
+import { findTokenizer } from "../tokenizer/open.ts";
+import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type ValidationData, validationData } from "./validation.ts";
 
 /** What `shunya train` was asked for. */
@@ -40,6 +41,8 @@ export interface TrainJob {
   readonly prepared?: PreparedData | undefined;
   /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
   readonly evalEvery?: number | undefined;
+  /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
+  readonly tokenizer?: string | undefined;
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
@@ -74,6 +77,7 @@ export interface OpenedJob extends AsyncDisposable {
   readonly config: ConfigResolution;
   readonly model: OpenedModel;
   readonly prepared: PreparedData;
+  readonly tokenizer: Tokenizer;
   readonly tokens: TokenSource;
   readonly sampler: Sampler;
   readonly validation: ValidationData | undefined;
@@ -86,11 +90,30 @@ export interface OpenedModel extends AsyncDisposable {
   readonly weights: ModelFolder["weights"];
 }
 
-/** A published name, a folder with config.json and perhaps weights, or a shape. */
-export async function openModel(model: TrainJob["model"]): Promise<OpenedModel> {
-  if (typeof model === "string" && !Object.hasOwn(gpt2Configs, model)) return openModelFolder(model);
-  const config = typeof model === "string" ? gpt2Configs[model as keyof typeof gpt2Configs] : model;
+/**
+ * A published name, a folder with config.json and perhaps weights, or a shape. Of a published name only the shape is known, and
+ * training begins from scratch: its vocabulary is the tokenizer's then.
+ */
+export async function openModel(model: TrainJob["model"], tokenizer: Tokenizer = byteTokenizer): Promise<OpenedModel> {
+  if (isFolder(model)) return openModelFolder(model);
+  const named = typeof model === "string" ? gpt2Configs[model as keyof typeof gpt2Configs] : model;
+  const hasOwn = typeof model === "string" && tokenizer !== byteTokenizer;
+  const config = hasOwn ? { ...named, vocabularySize: tokenizer.vocabularySize } : named;
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
+}
+
+/** What text is encoded with: what was named, or the model folder's own, or bytes. @throws ModelError */
+export async function openJobTokenizer({
+  tokenizer,
+  model,
+}: Pick<TrainRequest, "tokenizer" | "model">): Promise<Tokenizer> {
+  if (tokenizer !== undefined) return openTokenizer(tokenizer);
+  const own = isFolder(model) ? await findTokenizer(model) : undefined;
+  return own === undefined ? byteTokenizer : openTokenizer(own);
+}
+
+function isFolder(model: TrainRequest["model"]): model is string {
+  return typeof model === "string" && !Object.hasOwn(gpt2Configs, model);
 }
 
 /** The file or object of a job as the configuration reader takes it. */
@@ -99,15 +122,25 @@ export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undef
   return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
+/** Where workers find `openTokenizer`. */
+const tokenizerModule = new URL(
+  import.meta.url.endsWith(".ts") ? "../tokenizer/tokenizer.ts" : "../tokenizer/tokenizer.js",
+  import.meta.url,
+).href;
+
 /** Checks all data once, makes tokens of what is none, and holds out what is for validation. @throws DataError, UsageError */
 export async function prepareJobData(
   { data, reading }: Pick<TrainJob, "data" | "reading">,
-  vocabularySize: number,
+  { tokenizer, vocabularySize }: Pick<PrepareOptions, "tokenizer" | "vocabularySize">,
   onProgress?: PrepareOptions["onProgress"],
 ): Promise<PreparedData> {
   const options: PrepareOptions = {
-    tokenizer: byteTokenizer,
+    tokenizer,
     vocabularySize,
+    ...(tokenizer !== byteTokenizer && {
+      tokenizerFiles: [tokenizer.name],
+      tokenizerModule: { module: tokenizerModule, argument: tokenizer.name },
+    }),
     textField: reading?.textField ?? "text",
     cacheFolder: reading?.cacheFolder ?? defaultCacheFolder(),
     ...(onProgress && { onProgress }),
@@ -136,7 +169,8 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     for (const resource of opened.reverse()) await resource[Symbol.asyncDispose]();
   };
   try {
-    const model = await openModel(job.model);
+    const tokenizer = await openJobTokenizer(job);
+    const model = await openModel(job.model, tokenizer);
     opened.push(model);
     const seqLength = job.seqLength ?? model.config.positions;
     if (seqLength > model.config.positions)
@@ -144,7 +178,7 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
         `--seq-length ${seqLength} is longer than the model's ${model.config.positions} positions; give at most that`,
       );
     const { vocabularySize } = model.config;
-    const prepared = job.prepared ?? (await prepareJobData(job, vocabularySize, onProgress));
+    const prepared = job.prepared ?? (await prepareJobData(job, { tokenizer, vocabularySize }, onProgress));
     const openSources = async (sources: readonly PreparedSource[]): Promise<TokenSource> => {
       const ranges = sources.flatMap((source) => source.ranges);
       const tokens = await openRanges(ranges, { vocabularySize });
@@ -165,7 +199,18 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     });
     checkFolders(config);
     const steps = stepsOf(config.trainBatch);
-    return { config, model, prepared, tokens, sampler, validation, seqLength, steps, [Symbol.asyncDispose]: close };
+    return {
+      config,
+      model,
+      tokenizer,
+      prepared,
+      tokens,
+      sampler,
+      validation,
+      seqLength,
+      steps,
+      [Symbol.asyncDispose]: close,
+    };
   } catch (error) {
     await close();
     throw error;
