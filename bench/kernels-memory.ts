@@ -146,6 +146,41 @@ function rowCases(memory: Memory, x: Span, y: Span, z: Span): MemoryKernel[] {
   ];
 }
 
+/** What Llama's family has beside that: 16 heads of 64 in each row, 512 places. */
+function llamaCases(memory: Memory, x: Span, y: Span, z: Span): MemoryKernel[] {
+  const cols = 1024;
+  const rows = elements / cols;
+  const count = elements;
+  const norm = {
+    rows,
+    cols,
+    dtype: "bf16",
+    x,
+    gamma: memory.space(cols, "bf16"),
+    rstd: memory.space(rows, "f32"),
+  } as const;
+  const forward = memory.call("rmsNorm", { ...norm, epsilon: 1e-5, y });
+  const dgamma = memory.space(cols, "bf16");
+  const flags = { accumulateInput: false, accumulateParameter: false };
+  const backward = memory.call("rmsNormBackward", { ...norm, ...flags, dy: y, dx: z, dgamma });
+  const angles = memory.space(512 * 64, "f32");
+  const turn = { rows, places: 512, heads: 16, headDim: 64, dtype: "bf16", angles, inverse: false } as const;
+  const turned = memory.call("rope", { ...turn, x, y });
+  const gated = memory.call("siluMultiply", { count, dtype: "bf16", gate: x, up: y, y: z });
+  const [dgate, dup] = [0, 1].map(() => memory.space(count, "bf16")) as [Span, Span];
+  const gradients = { gate: x, up: y, dy: z, dgate, dup };
+  const gatedBackward = memory.call("siluMultiplyBackward", { count, dtype: "bf16", ...gradients });
+  const two = [pass(memory, count, "bf16", x, y)];
+  const three = [sumPass(memory, x, y, z)];
+  return [
+    { name: "rmsNorm", bytes: 4 * count, kernel: forward, stream: two },
+    { name: "rmsNormBackward", bytes: 6 * count, kernel: backward, stream: three },
+    { name: "rope", bytes: 4 * count, kernel: turned, stream: two },
+    { name: "siluMultiply", bytes: 6 * count, kernel: gated, stream: three },
+    { name: "siluMultiplyBackward", bytes: 10 * count, kernel: gatedBackward, stream: [...two, ...three] },
+  ];
+}
+
 function flatCases(memory: Memory, x: Span, y: Span, z: Span): MemoryKernel[] {
   const count = elements;
   const sum = memory.space(count, "f32");
@@ -194,7 +229,12 @@ export async function measureMemoryKernels(threads = 1, rounds = 9): Promise<Mem
   // Ordinary values, and pages that exist.
   for (const [key, dst] of [x, y, z].entries())
     await memory.call("initNormal", { count: elements, dtype: "bf16", key, firstElement: 0, mean: 0, std: 1, dst })();
-  const cases = [...optimizerCases(memory), ...flatCases(memory, x, y, z), ...rowCases(memory, x, y, z)];
+  const cases = [
+    ...optimizerCases(memory),
+    ...flatCases(memory, x, y, z),
+    ...rowCases(memory, x, y, z),
+    ...llamaCases(memory, x, y, z),
+  ];
   const times = cases.map(() => ({ kernel: [] as number[], stream: [] as number[] }));
   for (let round = 0; round <= rounds; round++)
     for (const [i, c] of cases.entries()) {

@@ -14,6 +14,7 @@ export const laws = {
     file: "test/oracles/gpt2-tiny.test.ts",
     tests: "fp32, stage (0|3), 2 ranks",
   },
+  llama: { name: "Llama's family is transformers'", file: "test/oracles/llama-family.test.ts", tests: "logits" },
   equal: {
     name: "Equal bits over stages and settings",
     file: "test/laws/equal.test.ts",
@@ -78,4 +79,14 @@ export const laws = {
     file: "test/checkpoint/training.test.ts",
     tests: "damage|not as it was",
   },
+  clock: { name: "Queues share what they share", file: "test/device/virtual-clock.test.ts", tests: "" },
+  costs: { name: "Ops cost what a machine's rates say", file: "test/hardware/costs.test.ts", tests: "" },
+  opBytes: { name: "No op's bytes are forgotten", file: "test/hardware/op-bytes.test.ts", tests: "" },
+  simulatedTime: {
+    name: "A step's time, however many micro-batches",
+    file: "test/laws/simulated-time.test.ts",
+    tests: "micro-batches that are counted|delayed update",
+  },
+  fit: { name: "The rule of fit", file: "test/planner/fit.test.ts", tests: "" },
+  recommended: { name: "The recommendation is the first that fits", file: "test/planner/recommend.test.ts", tests: "" },
 } as const satisfies Record<string, Law>;

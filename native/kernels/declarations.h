@@ -25,8 +25,18 @@ void layerNormBackward(int64_t rows, int64_t cols, DType, const void* dy, const 
                        const float* rstd, void* dx, bool accumulateInput, void* dgamma, void* dbeta,
                        bool accumulateParameters, Pool&, void* scratch);
 
+void rmsNorm(int64_t rows, int64_t cols, DType, float epsilon, const void* x, const void* gamma, void* y, float* rstd, Pool&);
+size_t rmsNormBackwardScratch(int64_t rows, int64_t cols);
+void rmsNormBackward(int64_t rows, int64_t cols, DType, const void* dy, const void* x, const void* gamma, const float* rstd,
+                     void* dx, bool accumulateInput, void* dgamma, bool accumulateParameter, Pool&, void* scratch);
+void rope(int64_t rows, int64_t places, int64_t heads, int64_t headDim, DType, const void* x, const float* angles,
+          bool inverse, void* y, Pool&);
+
 void gelu(int64_t count, DType, const void* x, void* y, Pool&);
 void geluBackward(int64_t count, DType, const void* dy, const void* x, void* dx, Pool&);
+void siluMultiply(int64_t count, DType, const void* gate, const void* up, void* y, Pool&);
+void siluMultiplyBackward(int64_t count, DType, const void* dy, const void* gate, const void* up, void* dgate, void* dup,
+                          Pool&);
 void add(int64_t count, DType, const void* a, const void* b, void* out, Pool&);
 void scale(int64_t count, DType, const void* x, float factor, void* out, Pool&);
 void multiply(int64_t count, DType, const void* a, const void* b, void* out, Pool&);

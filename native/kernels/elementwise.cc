@@ -1,6 +1,7 @@
 // One value in, one value out: activations, sums, products, conversions, fills and copies. Limited by memory, or by exp.
 #include "declarations.h"
 #include "gelu.h"
+#include "silu.h"
 #include "split.h"
 
 namespace shunya::SHUNYA_ISA {
@@ -35,6 +36,27 @@ void geluBackward(int64_t count, DType type, const void* dy, const void* x, void
     constexpr DType T = decltype(tag)::value;
     overVectors(pool, count, [=](int64_t i, auto extent) {
       store<T>(dx, i, load<T>(dy, i, extent) * geluSlope(load<T>(x, i, extent)), extent);
+    });
+  });
+}
+
+void siluMultiply(int64_t count, DType type, const void* gate, const void* up, void* y, Pool& pool) {
+  withDType(type, [&](auto tag) {
+    constexpr DType T = decltype(tag)::value;
+    overVectors(pool, count, [=](int64_t i, auto extent) {
+      store<T>(y, i, siluOf(load<T>(gate, i, extent)) * load<T>(up, i, extent), extent);
+    });
+  });
+}
+
+void siluMultiplyBackward(int64_t count, DType type, const void* dy, const void* gate, const void* up, void* dgate, void* dup,
+                          Pool& pool) {
+  withDType(type, [&](auto tag) {
+    constexpr DType T = decltype(tag)::value;
+    overVectors(pool, count, [=](int64_t i, auto extent) {
+      const vf slope = load<T>(dy, i, extent), g = load<T>(gate, i, extent), u = load<T>(up, i, extent);
+      store<T>(dgate, i, slope * u * siluSlope(g), extent);
+      store<T>(dup, i, slope * siluOf(g), extent);
     });
   });
 }

@@ -98,8 +98,26 @@ struct Kernels {
                             const float* mean, const float* rstd, void* dx, bool accumulateInput, void* dgamma, void* dbeta,
                             bool accumulateParameters, Pool&, void* scratch);
 
+  // y = x * rstd * gamma over rows of `cols`, rstd = 1 / sqrt(mean(x^2) + epsilon); fp32 rstd [rows] is an output.
+  void (*rmsNorm)(int64_t rows, int64_t cols, DType, float epsilon, const void* x, const void* gamma, void* y, float* rstd,
+                  Pool&);
+  // As layerNormBackward, with one parameter (dgamma null: frozen).
+  size_t (*rmsNormBackwardScratch)(int64_t rows, int64_t cols);
+  void (*rmsNormBackward)(int64_t rows, int64_t cols, DType, const void* dy, const void* x, const void* gamma,
+                          const float* rstd, void* dx, bool accumulateInput, void* dgamma, bool accumulateParameter, Pool&,
+                          void* scratch);
+  // Rotary positions on rows of heads x headDim. Row r stands at place r % places; `angles` is fp32 [places, headDim]: of each
+  // pair the cosine, then of each pair the sine. Pair c of a head is elements c and headDim / 2 + c. `inverse` turns back, and is
+  // the backward pass. y may be x.
+  void (*rope)(int64_t rows, int64_t places, int64_t heads, int64_t headDim, DType, const void* x, const float* angles,
+               bool inverse, void* y, Pool&);
+
   void (*gelu)(int64_t count, DType, const void* x, void* y, Pool&);  // tanh approximation ("gelu_new")
   void (*geluBackward)(int64_t count, DType, const void* dy, const void* x, void* dx, Pool&);  // dx may be dy
+  // silu(gate) * up: the gated half of SwiGLU. Either gradient may be dy, gate or up.
+  void (*siluMultiply)(int64_t count, DType, const void* gate, const void* up, void* y, Pool&);
+  void (*siluMultiplyBackward)(int64_t count, DType, const void* dy, const void* gate, const void* up, void* dgate, void* dup,
+                               Pool&);
   void (*add)(int64_t count, DType, const void* a, const void* b, void* out, Pool&);           // out may be a or b
   void (*scale)(int64_t count, DType, const void* x, float factor, void* out, Pool&);          // out may be x
   void (*multiply)(int64_t count, DType, const void* a, const void* b, void* out, Pool&);

@@ -58,6 +58,18 @@ PreparedOp prepareMultiply(ArgReader& a, int) {
   return binary(a, "a", "b", "out", [](int64_t n, DType t, const void* x, const void* y, void* o, Pool& p) { kernels().multiply(n, t, x, y, o, p); });
 }
 
+PreparedOp prepareSiluMultiply(ArgReader& a, int) {
+  return binary(a, "gate", "up", "y", [](int64_t n, DType t, const void* g, const void* u, void* y, Pool& p) { kernels().siluMultiply(n, t, g, u, y, p); });
+}
+
+PreparedOp prepareSiluMultiplyBackward(ArgReader& a, int) {
+  const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
+  const auto dys = a.span("dy"), gs = a.span("gate"), us = a.span("up"), dgs = a.span("dgate"), dus = a.span("dup");
+  const void *dy = a.at(dys, n, t), *gate = a.at(gs, n, t), *up = a.at(us, n, t);
+  void *dgate = a.at(dgs, n, t), *dup = a.at(dus, n, t);
+  return {[=](OpContext& on, void*) { kernels().siluMultiplyBackward(n, t, dy, gate, up, dgate, dup, on.pool); }};
+}
+
 PreparedOp prepareScale(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const auto xs = a.span("x"); const float factor = (float)a.real("factor"); const auto os = a.span("out");

@@ -123,6 +123,43 @@ PreparedOp prepareLayerNormBackward(ArgReader& r, int) {
           kernel->layerNormBackwardScratch(rows, cols)};
 }
 
+PreparedOp prepareRmsNorm(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), cols = r.size("cols", 1); const DType t = r.dtype("dtype"); const float epsilon = (float)r.real("epsilon");
+  const auto xs = r.span("x"), gs = r.span("gamma"), ys = r.span("y"), ss = r.span("rstd");
+  const double n = (double)rows * cols;
+  const void *x = r.at(xs, n, t), *gamma = r.at(gs, cols, t);
+  void* y = r.at(ys, n, t); float* rstd = r.at<float>(ss, rows, DType::F32);
+  return {[=](OpContext& on, void*) { kernels().rmsNorm(rows, cols, t, epsilon, x, gamma, y, rstd, on.pool); }};
+}
+
+PreparedOp prepareRmsNormBackward(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), cols = r.size("cols", 1); const DType t = r.dtype("dtype");
+  const auto dys = r.span("dy"), xs = r.span("x"), gs = r.span("gamma"), ss = r.span("rstd"), dxs = r.span("dx");
+  const bool accumulateInput = r.flag("accumulateInput");
+  const auto dgs = r.span("dgamma"); const bool accumulateParameter = r.flag("accumulateParameter");
+  const double n = (double)rows * cols;
+  const void *dy = r.at(dys, n, t), *x = r.at(xs, n, t), *gamma = r.at(gs, cols, t);
+  const float* rstd = r.at<float>(ss, rows, DType::F32);
+  void *dx = r.at(dxs, n, t), *dgamma = r.atOrNull(dgs, cols, t);
+  const Kernels* kernel = &kernels();
+  return {[=](OpContext& on, void* scratch) {
+            kernel->rmsNormBackward(rows, cols, t, dy, x, gamma, rstd, dx, accumulateInput, dgamma, accumulateParameter, on.pool,
+                                    scratch);
+          },
+          kernel->rmsNormBackwardScratch(rows, cols)};
+}
+
+PreparedOp prepareRope(ArgReader& r, int) {
+  const int64_t rows = r.size("rows"), places = r.size("places", 1), heads = r.size("heads", 1, 1 << 20);
+  const int64_t headDim = r.size("headDim", 2, 1 << 16); const DType t = r.dtype("dtype");
+  if (headDim % 2 != 0) r.fail("headDim", std::to_string(headDim), "an even number");
+  const auto xs = r.span("x"), as = r.span("angles"); const bool inverse = r.flag("inverse"); const auto ys = r.span("y");
+  const double n = (double)rows * heads * headDim;
+  const void* x = r.at(xs, n, t); const float* angles = r.at<float>(as, (double)places * headDim, DType::F32);
+  void* y = r.at(ys, n, t);
+  return {[=](OpContext& on, void*) { kernels().rope(rows, places, heads, headDim, t, x, angles, inverse, y, on.pool); }};
+}
+
 // Ids are checked when the op runs, as their values are only known then.
 static void checkIndices(const char* op, const char* what, const int32_t* ids, int64_t rows, int64_t least, int64_t limit) {
   for (int64_t i = 0; i < rows; i++)

@@ -3,7 +3,7 @@
  * folder that takes the place of another one of its step moves that aside first, and until it is there the old one counts.
  */
 import { randomBytes } from "node:crypto";
-import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
+import { mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
 import { syncFolder } from "./atomic-file.ts";
@@ -15,7 +15,7 @@ export interface PublishedStep {
   readonly folder: string;
 }
 
-const hiddenPattern = /^\.(step-\d+)\.(partial|replaced)-[0-9a-f]{8}$/;
+const hiddenPattern = /^\.(step-\d+)\.(partial|replaced|removed)-[0-9a-f]{8}$/;
 
 export const partialFolder = (parent: string, step: number, id: number): string =>
   join(parent, `.${stepFolderName(step)}.partial-${id.toString(16).padStart(8, "0")}`);
@@ -70,4 +70,23 @@ export async function publishFolder(parent: string, partial: string, step: numbe
   await syncFolder(parent);
   // What it replaced is out of the way already; should this fail, the next save tries again.
   if (replaces) await rm(aside, { recursive: true, force: true }).catch(() => undefined);
+}
+
+/**
+ * Takes away all but the newest `keep` checkpoints up to `step`, the one just published. Later ones do not count: a run that went on
+ * from an older one passed them over. Each is moved aside at once, so that none is ever there in part; what cannot be
+ * removed is tried again by the next save.
+ * @param except one that stays in any case
+ */
+export async function removeOlder(parent: string, step: number, keep: number, except?: string): Promise<void> {
+  const real = (path: string): Promise<string> => realpath(path).catch(() => path);
+  const kept = except === undefined ? undefined : await real(except);
+  const published = (await publishedSteps(parent)).filter((p) => p.step <= step);
+  for (const { step: old, folder } of published.slice(keep)) {
+    if ((await real(folder)) === kept) continue;
+    const aside = join(parent, `.${stepFolderName(old)}.removed-${randomBytes(4).toString("hex")}`);
+    await rename(folder, aside)
+      .then(() => rm(aside, { recursive: true, force: true }))
+      .catch(() => undefined);
+  }
 }

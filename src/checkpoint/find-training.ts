@@ -26,13 +26,8 @@ export interface FindOptions {
 export async function findTraining(path: string, options: FindOptions): Promise<TrainingCheckpoint> {
   const { group, onDamaged } = options;
   if (await exists(join(path, manifestName))) return openVerified(path, group);
-  const candidates = await publishedSteps(path);
-  if (candidates.length === 0)
-    throw new CheckpointError(
-      `${path} ${(await exists(path)) ? `is no checkpoint (it has no ${manifestName}) and holds none` : "does not exist"}; ` +
-        "wanted a folder step-... or the folder that holds them",
-    );
-  for (const { folder } of candidates)
+  const candidates = await checkpointsIn(path);
+  for (const folder of candidates)
     try {
       return await openVerified(folder, group);
     } catch (error) {
@@ -40,6 +35,17 @@ export async function findTraining(path: string, options: FindOptions): Promise<
       onDamaged(error.message, folder);
     }
   throw new CheckpointError(`none of the ${candidates.length} checkpoints in ${path} is undamaged`);
+}
+
+/** Itself, or those that a folder holds, newest first; they are not looked into. @throws CheckpointError where there is none */
+export async function checkpointsIn(path: string): Promise<string[]> {
+  if (await exists(join(path, manifestName))) return [path];
+  const candidates = await publishedSteps(path);
+  if (candidates.length > 0) return candidates.map(({ folder }) => folder);
+  throw new CheckpointError(
+    `${path} ${(await exists(path)) ? `is no checkpoint (it has no ${manifestName}) and holds none` : "does not exist"}; ` +
+      "wanted a folder step-... or the folder that holds them",
+  );
 }
 
 async function openVerified(folder: string, group: ProcessGroup | undefined): Promise<TrainingCheckpoint> {

@@ -2,7 +2,7 @@
 
 import { ModelError } from "../errors/errors.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
-import { describeJson } from "./describe.ts";
+import { ConfigReader, parseConfigRecord } from "./json-config.ts";
 
 /** GELU by its tanh form, which GPT-2 was trained with; both names mean the same function. */
 const activations = ["gelu_new", "gelu_pytorch_tanh"];
@@ -16,50 +16,33 @@ const fixedSettings = {
 
 /** Reads the text of a config.json; `path` is how errors name it. Throws ModelError with every problem found. */
 export function parseGpt2Config(text: string, path: string): Gpt2Config {
-  const record = parseRecord(text, path);
-  const problems: string[] = [];
-  const check = (key: string, fits: boolean, wanted: string) => {
-    if (!fits) problems.push(`${key}: found ${describeJson(record[key])}; wanted ${wanted}`);
-  };
-  const count = (key: string): number => {
-    const value = record[key];
-    const fits = Number.isSafeInteger(value) && (value as number) > 0;
-    check(key, fits, "a positive whole number");
-    return fits ? (value as number) : 1;
-  };
-  const number = (key: string, leftOut: number, below: number): number => {
-    const value = record[key] ?? leftOut;
-    const fits = typeof value === "number" && value >= 0 && value < below;
-    check(key, fits, `a number from 0 to below ${below}`);
-    return fits ? value : leftOut;
-  };
-
+  const record = parseConfigRecord(text, path);
+  const read = new ConfigReader(record);
   const architectures = record.architectures ?? ["GPT2LMHeadModel"];
-  check("model_type", record.model_type === "gpt2", '"gpt2", the only architecture of this version');
+  read.check("model_type", record.model_type === "gpt2", '"gpt2"');
   const known = Array.isArray(architectures) && architectures.length === 1 && architectures[0] === "GPT2LMHeadModel";
-  check("architectures", known, '["GPT2LMHeadModel"]');
+  read.check("architectures", known, '["GPT2LMHeadModel"]');
   const activation = record.activation_function ?? "gelu_new";
-  check("activation_function", activations.includes(activation as string), activations.join(" or "));
-  for (const [key, only] of Object.entries(fixedSettings)) check(key, (record[key] ?? only) === only, String(only));
-  const tied = record.tie_word_embeddings ?? true;
-  check("tie_word_embeddings", typeof tied === "boolean", "true or false");
+  read.check("activation_function", activations.includes(activation as string), activations.join(" or "));
+  for (const [key, only] of Object.entries(fixedSettings)) read.only(key, only);
 
   const config: Gpt2Config = {
-    vocabularySize: count("vocab_size"),
-    positions: count("n_positions"),
-    hidden: count("n_embd"),
-    layers: count("n_layer"),
-    heads: count("n_head"),
-    layerNormEpsilon: number("layer_norm_epsilon", 1e-5, 1),
-    initializerRange: number("initializer_range", 0.02, 10),
-    embeddingDropout: number("embd_pdrop", 0.1, 1),
-    attentionDropout: number("attn_pdrop", 0.1, 1),
-    residualDropout: number("resid_pdrop", 0.1, 1),
-    tied: tied === true,
+    vocabularySize: read.count("vocab_size"),
+    positions: read.count("n_positions"),
+    hidden: read.count("n_embd"),
+    layers: read.count("n_layer"),
+    heads: read.count("n_head"),
+    layerNormEpsilon: read.number("layer_norm_epsilon", 1e-5, 1),
+    initializerRange: read.number("initializer_range", 0.02, 10),
+    embeddingDropout: read.number("embd_pdrop", 0.1, 1),
+    attentionDropout: read.number("attn_pdrop", 0.1, 1),
+    residualDropout: read.number("resid_pdrop", 0.1, 1),
+    tied: read.flag("tie_word_embeddings", true),
   };
-  check("n_embd", config.hidden % config.heads === 0, `a multiple of n_head (${config.heads})`);
+  read.check("n_embd", config.hidden % config.heads === 0, `a multiple of n_head (${config.heads})`);
   const inner = record.n_inner ?? 4 * config.hidden;
-  check("n_inner", inner === 4 * config.hidden, `null or 4 * n_embd (${4 * config.hidden})`);
+  read.check("n_inner", inner === 4 * config.hidden, `null or 4 * n_embd (${4 * config.hidden})`);
+  const { problems } = read;
   if (problems.length > 0) throw new ModelError(`${path} is not a GPT-2 that can be used:\n  ${problems.join("\n  ")}`);
   return Object.freeze(config);
 }
@@ -86,15 +69,4 @@ export function renderGpt2Config(config: Gpt2Config): string {
     torch_dtype: "float32",
   };
   return `${JSON.stringify(record, undefined, 2)}\n`;
-}
-
-function parseRecord(text: string, path: string): Readonly<Record<string, unknown>> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new ModelError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
-  }
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-  throw new ModelError(`${path}: found ${describeJson(value)}; wanted a JSON object with model_type "gpt2"`);
 }

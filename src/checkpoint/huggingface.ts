@@ -3,15 +3,16 @@
 import { mkdir, readFile, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { architectureOf, type ModelConfig } from "../nn/models/models.ts";
+import { parseModelConfig, renderModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
 import { type Pieces, writeAtomically } from "./atomic-file.ts";
 import { describeJson } from "./describe.ts";
-import { parseGpt2Config, renderGpt2Config } from "./gpt2-json.ts";
-import { canonicalName, gpt2TensorShapes, isNoWeight } from "./gpt2-tensors.ts";
-import { openSafetensors, type SafetensorsFile } from "./safetensors.ts";
+import { openSafetensors } from "./safetensors.ts";
 import { type NewTensor, writeSafetensors } from "./safetensors-writer.ts";
+import { openTorchWeights } from "./torch-weights.ts";
+import type { WeightFile } from "./weight-file.ts";
 
-/** Names may be given with or without the `transformer.` prefix, whichever the file has. */
+/** Names may be given with or without the prefix `transformer.` (GPT-2) or `model.`, whichever the file has. */
 export interface ModelWeights {
   has(name: string): boolean;
   /** Throws ModelError where the model has no such tensor. */
@@ -21,7 +22,7 @@ export interface ModelWeights {
 }
 
 export interface ModelFolder extends AsyncDisposable {
-  readonly config: Gpt2Config;
+  readonly config: ModelConfig;
   /** Undefined where the folder holds no weights: a model to train from scratch. */
   readonly weights: ModelWeights | undefined;
   close(): Promise<void>;
@@ -29,13 +30,29 @@ export interface ModelFolder extends AsyncDisposable {
 
 const configName = "config.json";
 const weightsName = "model.safetensors";
-const indexName = "model.safetensors.index.json";
+interface WeightKind {
+  readonly file: string;
+  readonly index: string;
+  readonly extension: string;
+  open(path: string): Promise<WeightFile>;
+}
+
+/** Where a folder has weights of both kinds, they are the same, and safetensors needs no care. */
+const weightKinds: readonly WeightKind[] = [
+  { file: weightsName, index: `${weightsName}.index.json`, extension: ".safetensors", open: openSafetensors },
+  {
+    file: "pytorch_model.bin",
+    index: "pytorch_model.bin.index.json",
+    extension: ".bin",
+    open: openTorchWeights,
+  },
+];
 /** Weights in a form that is not read here; taking such a folder for one without weights would train from scratch unasked. */
-const otherWeights = ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"];
+const otherWeights = ["tf_model.h5", "flax_model.msgpack"];
 
 /** Opens a folder and checks its configuration and every tensor's presence and shape. Throws ModelError. */
 export async function openModelFolder(folder: string): Promise<ModelFolder> {
-  const config = parseGpt2Config(await readConfig(folder), join(folder, configName));
+  const config = parseModelConfig(await readConfig(folder), join(folder, configName));
   const files = await openWeightFiles(folder);
   try {
     const weights = files.length === 0 ? undefined : new FolderWeights(folder, config, files);
@@ -55,7 +72,7 @@ export async function openModelFolder(folder: string): Promise<ModelFolder> {
  */
 export async function writeModelFolder<T extends NewTensor>(
   folder: string,
-  config: Gpt2Config,
+  config: ModelConfig,
   tensors: readonly T[],
   source: (tensor: T) => Pieces,
 ): Promise<void> {
@@ -63,7 +80,7 @@ export async function writeModelFolder<T extends NewTensor>(
     throw new ModelError(`${folder} cannot be made: ${error.message}`, { cause: error });
   });
   await writeSafetensors(join(folder, weightsName), tensors, source);
-  await writeAtomically(join(folder, configName), [new TextEncoder().encode(renderGpt2Config(config))]);
+  await writeAtomically(join(folder, configName), [new TextEncoder().encode(renderModelConfig(config))]);
 }
 
 async function readConfig(folder: string): Promise<string> {
@@ -76,9 +93,11 @@ async function readConfig(folder: string): Promise<string> {
   });
 }
 
-async function openWeightFiles(folder: string): Promise<SafetensorsFile[]> {
-  if (await exists(join(folder, weightsName))) return [await openSafetensors(join(folder, weightsName))];
-  if (await exists(join(folder, indexName))) return openShards(folder);
+async function openWeightFiles(folder: string): Promise<WeightFile[]> {
+  for (const kind of weightKinds) {
+    if (await exists(join(folder, kind.file))) return [await kind.open(join(folder, kind.file))];
+    if (await exists(join(folder, kind.index))) return openShards(folder, kind);
+  }
   for (const name of otherWeights) {
     if (!(await exists(join(folder, name)))) continue;
     throw new ModelError(`${folder} has its weights in ${name}; wanted ${weightsName}: convert them to safetensors`);
@@ -86,16 +105,16 @@ async function openWeightFiles(folder: string): Promise<SafetensorsFile[]> {
   return [];
 }
 
-async function openShards(folder: string): Promise<SafetensorsFile[]> {
-  const path = join(folder, indexName);
-  const shardOf = parseIndex(path, await readFile(path, "utf8"));
-  const files = new Map<string, SafetensorsFile>();
+async function openShards(folder: string, { index, extension, open }: WeightKind): Promise<WeightFile[]> {
+  const path = join(folder, index);
+  const shardOf = parseIndex(path, await readFile(path, "utf8"), extension);
+  const files = new Map<string, WeightFile>();
   try {
     for (const [name, shard] of shardOf) {
       const shardPath = join(folder, shard);
       if (!files.has(shard)) {
         if (!(await exists(shardPath))) throw new ModelError(`${path} names ${shard}, which is missing in ${folder}`);
-        files.set(shard, await openSafetensors(shardPath));
+        files.set(shard, await open(shardPath));
       }
       if (!files.get(shard)!.tensors.has(name))
         throw new ModelError(`${path} says that ${shard} holds ${name}; it does not`);
@@ -107,7 +126,7 @@ async function openShards(folder: string): Promise<SafetensorsFile[]> {
   }
 }
 
-function parseIndex(path: string, text: string): [tensor: string, shard: string][] {
+function parseIndex(path: string, text: string, extension: string): [tensor: string, shard: string][] {
   let map: unknown;
   try {
     map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
@@ -118,9 +137,9 @@ function parseIndex(path: string, text: string): [tensor: string, shard: string]
     throw new ModelError(`${path} has no weight_map; wanted tensor names and their files`);
   return Object.entries(map).map(([tensor, shard]) => {
     // A shard lies beside its index; anything else could read outside the folder.
-    const plain = typeof shard === "string" && shard.endsWith(".safetensors") && basename(shard) === shard;
+    const plain = typeof shard === "string" && shard.endsWith(extension) && basename(shard) === shard;
     if (!plain)
-      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a .safetensors file name`);
+      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a ${extension} file name`);
     return [tensor, shard];
   });
 }
@@ -132,47 +151,50 @@ async function exists(path: string): Promise<boolean> {
 class FolderWeights implements ModelWeights {
   readonly #folder: string;
   /** By canonical name: where the tensor is and what it is called there. */
-  readonly #places = new Map<string, { readonly file: SafetensorsFile; readonly stored: string }>();
-  readonly #shapes: ReadonlyMap<string, readonly number[]>;
+  readonly #places = new Map<string, { readonly file: WeightFile; readonly stored: string }>();
+  readonly #architecture: string;
+  readonly #names: TensorNames;
 
-  constructor(folder: string, config: Gpt2Config, files: readonly SafetensorsFile[]) {
+  constructor(folder: string, config: ModelConfig, files: readonly WeightFile[]) {
     this.#folder = folder;
-    this.#shapes = gpt2TensorShapes(config);
+    this.#architecture = architectureOf(config) === "gpt2" ? "GPT-2" : architectureOf(config);
+    this.#names = tensorNamesOf(config);
     for (const file of files) {
-      for (const stored of file.tensors.keys()) this.#add(file, stored, config);
+      for (const stored of file.tensors.keys()) this.#add(file, stored);
     }
-    const missing = [...this.#shapes.keys()].find((name) => !this.#places.has(name));
+    const { shapes } = this.#names;
+    const missing = [...shapes.keys()].find((name) => !this.#places.has(name));
     if (missing !== undefined) {
       throw new ModelError(
-        `${folder}: tensor ${missing} is missing; wanted all ${this.#shapes.size} tensors that ${configName} implies`,
+        `${folder}: tensor ${missing} is missing; wanted all ${shapes.size} tensors that ${configName} implies`,
       );
     }
   }
 
   has(name: string): boolean {
-    return this.#places.has(canonicalName(name));
+    return this.#places.has(this.#names.canonical(name));
   }
 
   shape(name: string): readonly number[] {
-    const shape = this.#shapes.get(canonicalName(name));
-    if (shape === undefined) throw new ModelError(`${this.#folder}: GPT-2 has no tensor ${name}`);
+    const shape = this.#names.shapes.get(this.#names.canonical(name));
+    if (shape === undefined) throw new ModelError(`${this.#folder}: ${this.#architecture} has no tensor ${name}`);
     return shape;
   }
 
   read(name: string, firstElement: number, count: number): Promise<Float32Array> {
-    const place = this.#places.get(canonicalName(name));
-    if (place === undefined) throw new ModelError(`${this.#folder}: GPT-2 has no tensor ${name}`);
+    const place = this.#places.get(this.#names.canonical(name));
+    if (place === undefined) throw new ModelError(`${this.#folder}: ${this.#architecture} has no tensor ${name}`);
     return place.file.readFloat32(place.stored, firstElement, count);
   }
 
-  #add(file: SafetensorsFile, stored: string, config: Gpt2Config): void {
-    const name = canonicalName(stored);
-    if (isNoWeight(name, config)) return;
+  #add(file: WeightFile, stored: string): void {
+    const name = this.#names.canonical(stored);
+    if (this.#names.isNoWeight(name)) return;
     const { shape, dtype } = file.tensors.get(stored)!;
-    const wanted = this.#shapes.get(name);
+    const wanted = this.#names.shapes.get(name);
     if (wanted === undefined) {
       throw new ModelError(
-        `${file.path}: tensor ${stored} is no part of the GPT-2 that ${configName} describes; do the two belong together?`,
+        `${file.path}: tensor ${stored} is no part of the ${this.#architecture} model that ${configName} describes; do the two belong together?`,
       );
     }
     if (shape.length !== wanted.length || shape.some((size, i) => size !== wanted[i])) {

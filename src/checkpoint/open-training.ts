@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { StateKind, StateSource } from "../zero/state.ts";
-import { checksumOf } from "./checksum.ts";
+import { verifyFiles } from "./file-problem.ts";
 import { openSafetensors, type SafetensorsFile } from "./safetensors.ts";
 import { kindsOf, type Manifest, manifestName, parseEntryName, parseManifest } from "./training-manifest.ts";
 
@@ -38,7 +38,7 @@ export async function openTraining(folder: string): Promise<TrainingCheckpoint> 
       folder,
       manifest,
       states: sourceOf(folder, pieces),
-      verify: (part, parts) => verifyFiles(folder, manifest, part, parts),
+      verify: (part, parts) => verifyFiles(folder, manifest.files, part, parts),
       [Symbol.asyncDispose]: close,
     };
   } catch (error) {
@@ -48,7 +48,8 @@ export async function openTraining(folder: string): Promise<TrainingCheckpoint> 
   }
 }
 
-async function readManifest(folder: string): Promise<Manifest> {
+/** @throws CheckpointError */
+export async function readManifest(folder: string): Promise<Manifest> {
   const path = join(folder, manifestName);
   const text = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
     const missing = error.code === "ENOENT" || error.code === "ENOTDIR";
@@ -65,19 +66,6 @@ async function checkSize(path: string, wanted: number): Promise<void> {
   });
   if (found.size !== wanted)
     throw new CheckpointError(`${path} has ${found.size} bytes; wanted ${wanted}, as ${manifestName} says`);
-}
-
-async function verifyFiles(folder: string, { files }: Manifest, part: number, parts: number): Promise<void> {
-  for (const { name, crc32 } of files.filter((_, i) => i % parts === part)) {
-    const path = join(folder, name);
-    const { hex } = await checksumOf(path).catch((error: Error) => {
-      throw new CheckpointError(`${path} cannot be read: ${error.message}`, { cause: error });
-    });
-    if (hex !== crc32)
-      throw new CheckpointError(
-        `${path} has checksum ${hex}; wanted ${crc32}, as ${manifestName} says: it is damaged, or not of this checkpoint`,
-      );
-  }
 }
 
 /** A range of a tensor's state, and where it is. */

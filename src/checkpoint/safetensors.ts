@@ -2,11 +2,9 @@
 
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { InternalError, ModelError } from "../errors/errors.ts";
+import { readFully } from "./file-range.ts";
 import { type FloatType, floatBytes, toFloat32 } from "./halves.ts";
 import { type Header, lengthBytes, maxHeaderBytes, parseHeader, type TensorEntry } from "./safetensors-header.ts";
-
-/** Bytes of one read call: far below the operating system's limit of 2 GiB. */
-const readBytes = 64 * 1024 * 1024;
 
 export interface SafetensorsFile extends AsyncDisposable {
   readonly path: string;
@@ -32,7 +30,7 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
     if (found.size < lengthBytes) {
       throw new ModelError(`${path} has ${found.size} bytes; wanted at least ${lengthBytes}: the file is truncated`);
     }
-    const length = new DataView((await readRange(path, handle, 0, lengthBytes)).buffer).getBigUint64(0, true);
+    const length = new DataView((await readFully(path, handle, 0, lengthBytes)).buffer).getBigUint64(0, true);
     if (length > BigInt(maxHeaderBytes)) {
       throw new ModelError(
         `${path}: the header's length is ${length} bytes; wanted at most ${maxHeaderBytes}: not a safetensors file`,
@@ -44,7 +42,7 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
         `${path} has ${found.size} bytes; wanted ${dataStart} for the header alone: the file is truncated`,
       );
     }
-    const json = await readRange(path, handle, lengthBytes, Number(length));
+    const json = await readFully(path, handle, lengthBytes, Number(length));
     return new OpenFile(path, handle, dataStart, parseHeader(path, json, found.size - dataStart));
   } catch (error) {
     await handle.close();
@@ -75,7 +73,7 @@ class OpenFile implements SafetensorsFile {
       );
     }
     const size = floatBytes[floatType(this.path, entry)];
-    return readRange(this.path, this.#handle, this.#dataStart + entry.begin + firstElement * size, count * size);
+    return readFully(this.path, this.#handle, this.#dataStart + entry.begin + firstElement * size, count * size);
   }
 
   async readFloat32(name: string, firstElement: number, count: number): Promise<Float32Array<ArrayBuffer>> {
@@ -100,23 +98,4 @@ class OpenFile implements SafetensorsFile {
 function floatType(path: string, entry: TensorEntry): FloatType {
   if (Object.hasOwn(floatBytes, entry.dtype)) return entry.dtype as FloatType;
   throw new ModelError(`${path}: tensor ${entry.name}: found dtype ${entry.dtype}; wanted F32, F16 or BF16`);
-}
-
-async function readRange(
-  path: string,
-  handle: FileHandle,
-  position: number,
-  length: number,
-): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = new Uint8Array(length);
-  for (let done = 0; done < length; ) {
-    const wanted = Math.min(readBytes, length - done);
-    const { bytesRead } = await handle.read(bytes, done, wanted, position + done).catch((error: Error) => {
-      throw new ModelError(`${path} cannot be read at byte ${position + done}: ${error.message}`, { cause: error });
-    });
-    if (bytesRead === 0)
-      throw new ModelError(`${path} ends at byte ${position + done}, though it was longer when it was opened`);
-    done += bytesRead;
-  }
-  return bytes;
 }

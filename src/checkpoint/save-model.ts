@@ -1,5 +1,5 @@
 /** From a running engine to a model folder. */
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import type { ModelConfig } from "../nn/models/models.ts";
 import type { Engine } from "../zero/engine.ts";
 import { writeModelFolder } from "./huggingface.ts";
 
@@ -10,7 +10,7 @@ import { writeModelFolder } from "./huggingface.ts";
  */
 export async function saveModel<B extends object>(
   engine: Engine<B>,
-  config: Gpt2Config,
+  config: ModelConfig,
   folder: string,
 ): Promise<void> {
   const pieces = engine.weights();

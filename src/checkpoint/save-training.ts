@@ -5,19 +5,16 @@
 import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { CheckpointError } from "../errors/errors.ts";
+import { CheckpointError, UsageError } from "../errors/errors.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Engine } from "../zero/engine.ts";
 import { pieceElements, type StateRange, type StateReader } from "../zero/state.ts";
 import { together } from "./agree.ts";
 import { writeAtomically } from "./atomic-file.ts";
-import { beginFolder, partialFolder, publishFolder } from "./checkpoint-folders.ts";
-import { Checksum } from "./checksum.ts";
-import { safetensorsPieces } from "./safetensors-writer.ts";
+import { beginFolder, partialFolder, publishFolder, removeOlder } from "./checkpoint-folders.ts";
 import { plainConfig } from "./settings.ts";
 import {
-  entryName,
   formatName,
   formatVersion,
   type JsonObject,
@@ -29,10 +26,15 @@ import {
   stepFolderName,
 } from "./training-manifest.ts";
 import { shunyaVersion } from "./version.ts";
+import { savedFile, writeStates } from "./write-states.ts";
 
 export interface SaveOptions {
   /** What the run is made of beside the engine's configuration (model, data): kept, and compared when it is resumed. */
   readonly run?: JsonObject;
+  /** How many checkpoints stay, the newest ones, this one included. Undefined: all. */
+  readonly keep?: number;
+  /** A checkpoint that stays in any case, such as the one that the run goes on from. */
+  readonly alsoKept?: string;
 }
 
 export interface SavedCheckpoint {
@@ -45,7 +47,7 @@ export interface SavedCheckpoint {
 
 /**
  * Every rank calls it, between steps, with the same folder: the checkpoint of step 40 is `<folder>/step-00000040`, and a
- * checkpoint of the same step that is there already is replaced. Training may go on after a failure: nothing has changed.
+ * checkpoint of the same step that is there already is replaced. Older ones than are to be kept go once it is there. Training may go on after a failure: nothing has changed.
  * @throws CheckpointError, on every rank alike, where the disk does not take it: the checkpoints before it stay as they are
  * @throws DesyncError or CommError where a rank does not call it
  */
@@ -54,10 +56,14 @@ export async function saveCheckpoint<B extends object>(
   folder: string,
   options: SaveOptions = {},
 ): Promise<SavedCheckpoint> {
+  if (options.keep !== undefined && !(Number.isSafeInteger(options.keep) && options.keep >= 1))
+    throw new UsageError(
+      `keep: found ${options.keep}; wanted a whole number of at least 1: the one that is saved stays`,
+    );
   const started = performance.now();
   const step = engine.steps;
   try {
-    const bytes = await engine.saveStates((reader) => save(engine, reader, folder, options.run ?? {}));
+    const bytes = await engine.saveStates((reader) => save(engine, reader, folder, options));
     const seconds = (performance.now() - started) / 1000;
     return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
   } catch (error) {
@@ -72,7 +78,7 @@ async function save<B extends object>(
   engine: Engine<B>,
   reader: StateReader,
   folder: string,
-  run: JsonObject,
+  { run = {}, keep, alsoKept }: SaveOptions,
 ): Promise<number> {
   const { group, steps: step } = engine;
   const isFirst = group.rank === 0;
@@ -93,6 +99,7 @@ async function save<B extends object>(
       const text = renderManifest(manifestOf(engine, written, run));
       await writeAtomically(join(partial, manifestName), [new TextEncoder().encode(text)]);
       await publishFolder(folder, partial, step);
+      if (keep !== undefined) await removeOlder(folder, step, keep, alsoKept);
       return [];
     });
     return written.reduce((sum, [bytes]) => sum + bytes!, 0);
@@ -102,23 +109,11 @@ async function save<B extends object>(
   }
 }
 
-/** @returns its bytes and checksum */
+/** @returns its bytes, its checksum, the bytes of a block and each block's checksum */
 async function writeRankFile(path: string, reader: StateReader): Promise<readonly number[]> {
-  const sum = new Checksum();
-  const entries = reader.ranges.map((range) => ({
-    name: entryName(range.name, range.kind, range.first),
-    dtype: "F32" as const,
-    shape: [range.count],
-    range,
-  }));
-  const counted = async function* (): AsyncGenerator<Uint8Array> {
-    for await (const piece of safetensorsPieces(entries, ({ range }) => bytesOf(reader, range))) {
-      sum.add(piece);
-      yield piece;
-    }
-  };
-  await writeAtomically(path, counted());
-  return [sum.bytes, Number.parseInt(sum.hex, 16)];
+  const entries = reader.ranges.map((range) => ({ ...range, range }));
+  const { bytes, crc32, blockBytes, blocks } = await writeStates(path, entries, ({ range }) => bytesOf(reader, range));
+  return [bytes, crc32, blockBytes, ...blocks];
 }
 
 async function* bytesOf(reader: StateReader, range: StateRange): AsyncGenerator<Uint8Array> {
@@ -151,11 +146,14 @@ function manifestOf<B extends object>(
       ...(plan.config.delayedUpdateFrom === undefined ? [] : (["visible"] as const)),
     ],
     tensors: tensorsOf(plan),
-    files: written.map(([bytes, crc32], rank) => ({
-      name: rankFileName(rank, plan.worldSize),
-      bytes: bytes!,
-      crc32: crc32!.toString(16).padStart(8, "0"),
-    })),
+    files: written.map(([bytes, crc32, blockBytes, ...blocks], rank) =>
+      savedFile(rankFileName(rank, plan.worldSize), {
+        bytes: bytes!,
+        crc32: crc32!,
+        blockBytes: blockBytes!,
+        blocks,
+      }),
+    ),
   };
 }
 

@@ -30,6 +30,9 @@ export interface SavedFile {
   readonly bytes: number;
   /** Of the whole file; 8 hexadecimal digits. */
   readonly crc32: string;
+  /** CRC-32 of each part of so many bytes, 8 digits each: where damage is. Files of earlier versions have none. */
+  readonly blockBytes?: number;
+  readonly blocks?: string;
 }
 
 export interface Manifest {
@@ -123,6 +126,8 @@ const isFile = record({
   name: (v) => typeof v === "string" && /^rank-\d{4,}-of-\d{4,}\.safetensors$/.test(v),
   bytes: isCount,
   crc32: (v) => typeof v === "string" && /^[0-9a-f]{8}$/.test(v),
+  blockBytes: (v) => v === undefined || (isCount(v) && v !== 0),
+  blocks: (v) => v === undefined || (typeof v === "string" && /^[0-9a-f]*$/.test(v)),
 });
 
 /** Each field, what fits, and that in words. */

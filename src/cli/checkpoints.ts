@@ -1,4 +1,4 @@
-/** `--save-every` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
+/** `--save-every`, `--keep` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
 import { join } from "node:path";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
@@ -7,8 +7,7 @@ import type { Json, JsonObject, Manifest } from "../checkpoint/training-manifest
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
-import { Gpt2 } from "../nn/models/gpt2.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { formatMany } from "../report/numbers.ts";
 import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
@@ -65,7 +64,7 @@ export class Resumption {
   complete(asked: TrainRequest): TrainRequest {
     const { tokenizer, model, data, chosen } = this.#manifest.run as {
       tokenizer?: string;
-      model?: Gpt2Config;
+      model?: ModelConfig;
       data?: { seqLength: number };
       chosen?: { config: object; steps: number } | null;
     };
@@ -82,7 +81,7 @@ export class Resumption {
     const { config, model } = opened;
     checkFits(
       { folder: this.folder, manifest: this.#manifest },
-      describeModel(new Gpt2(model.config)).description,
+      describeModel(createModel(model.config)).description,
       config,
     );
     const { chosen: _, ...run } = runOf(job, opened);
@@ -117,7 +116,10 @@ export class Resumption {
  * @throws UsageError where the folder to save into holds checkpoints that this run did not come by
  */
 export async function checkSaving(job: TrainJob, resumed: Resumption | undefined): Promise<void> {
-  if (job.saveEvery === undefined) return;
+  if (job.saveEvery === undefined) {
+    if (job.keep === undefined) return;
+    throw new UsageError("--keep says how many checkpoints of --save-every K stay; give that too");
+  }
   if (job.output === undefined)
     throw new UsageError("--save-every needs --output DIR: checkpoints go to DIR/checkpoints");
   const folder = checkpointsOf(job.output);

@@ -7,7 +7,7 @@ import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import { type ConfigProblem, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
-import { Gpt2 } from "../nn/models/gpt2.ts";
+import { createModel } from "../nn/models/models.ts";
 import { faultOf } from "../optim/groups.ts";
 import { createPlan } from "../plan/plan.ts";
 import type { PlannedSizes } from "../plan/sizes.ts";
@@ -146,7 +146,7 @@ export async function runConfig(question: ConfigQuestion, asJson: boolean): Prom
 
 /** Sizes, or why there is no plan: a buffer for parameters that is too small for this model. */
 function planOf(config: ResolvedConfig, model: OpenedModel): { sizes?: PlannedSizes; problem?: ConfigProblem } {
-  const { description } = describeModel(new Gpt2(model.config));
+  const { description } = describeModel(createModel(model.config));
   using device = new Device({ backend: new SimulatedBackend(1), arenaBytes: 2 ** 52 });
   try {
     return { sizes: createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes };
@@ -159,7 +159,7 @@ function planOf(config: ResolvedConfig, model: OpenedModel): { sizes?: PlannedSi
 
 /** The first group that takes no parameter of this model, or a pattern that matches none. */
 function groupProblem(draft: Partial<ConfigResolution>, model: OpenedModel): ConfigProblem | undefined {
-  const { description } = describeModel(new Gpt2(model.config));
+  const { description } = describeModel(createModel(model.config));
   const message = faultOf(
     draft.parameterGroups ?? [],
     description.units.flatMap((unit) => unit.parameters),

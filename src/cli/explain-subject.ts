@@ -4,8 +4,7 @@ import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import { UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
-import { Gpt2 } from "../nn/models/gpt2.ts";
-import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
+import { createModel, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { placementOf, type Subject } from "../planner/explained.ts";
 import { leanerPlacement } from "../planner/leaner.ts";
@@ -43,10 +42,13 @@ export function modelOf({
 }: Pick<ExplainQuestion, "model" | "parameters">): ExplainedModel | undefined {
   if (model === undefined && parameters === undefined) return undefined;
   const planned = plannedModel({ params: parameters, model });
-  const { shape, gpt2 } = planned;
+  const { shape, config } = planned;
   const known = { name: shape.name, hiddenSize: shape.hidden, parameterElements: shape.parameters };
-  const isOurs = model !== undefined && Object.hasOwn(gpt2Configs, model);
-  return { ...planned, forConfig: gpt2 ? { model: isOurs ? model : gpt2 } : { model: undefined, described: known } };
+  const isOurs = model !== undefined && publishedConfig(model) !== undefined;
+  return {
+    ...planned,
+    forConfig: config ? { model: isOurs ? model : config } : { model: undefined, described: known },
+  };
 }
 
 /** Where neither a file nor a flag says: how long GPTs of that size are trained. */
@@ -59,8 +61,8 @@ export async function examine(
 ): Promise<{ readonly subject: Subject; readonly leaner: Leaner | undefined }> {
   const { file, machine, ranks } = question;
   const seqLength = seqLengthOf(question, model);
-  const isMeant = model?.gpt2 !== undefined && model.statedParameters === undefined;
-  const laidOut = model?.gpt2 && planOf(model.gpt2, config);
+  const isMeant = model?.config !== undefined && model.statedParameters === undefined;
+  const laidOut = model?.config && planOf(model.config, config);
   const plan = isMeant
     ? laidOut!
     : planOfPsi(config, model?.statedParameters ?? model?.shape.parameters, alignmentBytes());
@@ -86,7 +88,7 @@ export async function examine(
     seqLength,
     forecast:
       isMeant && isCountable(plan)
-        ? await forecastShape(model.gpt2!, { config: withAnyDisk(config), seqLength: seqLength!, threads: 1 })
+        ? await forecastShape(model.config!, { config: withAnyDisk(config), seqLength: seqLength!, threads: 1 })
         : undefined,
     deepSpeed: deepSpeedOf(placementOf(config)),
   };
@@ -110,9 +112,9 @@ export function seqLengthOf(
   return seqLength ?? shape.positions;
 }
 
-const planOf = (model: Gpt2Config, config: ConfigResolution): Plan =>
+const planOf = (model: ModelConfig, config: ConfigResolution): Plan =>
   createPlan({
-    model: describeModel(new Gpt2(model)).description,
+    model: describeModel(createModel(model)).description,
     config: withAnyDisk(config),
     alignmentBytes: alignmentBytes(),
   });

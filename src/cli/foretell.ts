@@ -2,8 +2,8 @@
 import type { DiskConfig, ResolvedConfig } from "../config/types.ts";
 import { checkRoom, findLeftovers } from "../device/swap-folder.ts";
 import { MemoryBudgetError, UsageError } from "../errors/errors.ts";
-import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import type { LanguageBatch } from "../nn/models/language-model.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { placements } from "../plan/placement.ts";
 import { formatBytes } from "../report/numbers.ts";
 import { type Candidate, renderRefusal, shortagesOf } from "../report/refusal.ts";
@@ -22,7 +22,10 @@ export interface ForecastRun {
 }
 
 /** @throws UsageError for a micro-batch beyond all devices */
-export async function forecastShape(model: Gpt2Config, { config, seqLength, threads }: ForecastRun): Promise<Forecast> {
+export async function forecastShape(
+  model: ModelConfig,
+  { config, seqLength, threads }: ForecastRun,
+): Promise<Forecast> {
   const shape = [config.microBatch, seqLength];
   if (config.microBatch * seqLength > mostTokensOfMicroBatch)
     throw new UsageError(
@@ -31,7 +34,7 @@ export async function forecastShape(model: Gpt2Config, { config, seqLength, thre
     );
   const data = new Int32Array(config.microBatch * seqLength);
   return forecast<LanguageBatch>({
-    model: new Gpt2(model),
+    model: createModel(model),
     config,
     threads,
     batch: { inputs: { data, shape }, targets: { data, shape } },

@@ -4,7 +4,8 @@ import { checkVocabulary } from "../data/vocabulary.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { initializeIn } from "../launch/initialize.ts";
 import { joinWorld } from "../launch/world.ts";
-import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
+import type { LanguageBatch } from "../nn/models/language-model.ts";
+import { createModel, longestSequence } from "../nn/models/models.ts";
 import { uniform } from "../tensor/random.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { openJobTokenizer, openModel } from "./job.ts";
@@ -31,13 +32,13 @@ export async function* generate(options: GenerateOptions, tokenizer: Tokenizer):
   checkVocabulary(tokenizer, config.vocabularySize);
   const tokens = [...tokenizer.encode(options.prompt, { addSpecialTokens: true })];
   if (options.prompt === "") throw new UsageError("the prompt is empty; give at least one character with --prompt");
-  const model = new Gpt2(config);
+  const model = createModel(config);
   for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
   const overrides = [["train_micro_batch_size_per_gpu", 1]] as const;
   const engineConfig = resolveConfig({ overrides: [...overrides], worldSize: 1 });
   await using engine = await initializeIn<LanguageBatch>(joinWorld(), engineConfig, { model, weights });
   for (let i = 0; i < options.tokens; i++) {
-    const window = Int32Array.from(tokens.slice(-config.positions));
+    const window = Int32Array.from(tokens.slice(-longestSequence(config)));
     const logits = await engine.infer((tape) => model.nextLogits(tape, tape.integers(window, [1, window.length])));
     const next = sample(logits.subarray(0, tokenizer.vocabularySize), options, i);
     if (next === tokenizer.endOfText) return;

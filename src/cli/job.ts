@@ -11,8 +11,7 @@ import { openRanges, type TokenSource } from "../data/tokens.ts";
 import { UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
-import { Gpt2 } from "../nn/models/gpt2.ts";
-import { type Gpt2Config, gpt2Configs } from "../nn/models/gpt2-config.ts";
+import { createModel, longestSequence, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { findTokenizer } from "../tokenizer/open.ts";
 import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -33,7 +32,7 @@ export interface TrainJob {
   readonly config: string | object | undefined;
   readonly overrides: readonly Override[];
   /** A published name, a folder, or a shape that was chosen. */
-  readonly model: string | Gpt2Config;
+  readonly model: string | ModelConfig;
   readonly data: readonly string[];
   /** How documents become tokens, where that is not left to its defaults. */
   readonly reading?: ReadingOptions | undefined;
@@ -46,7 +45,7 @@ export interface TrainJob {
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
-  /** Undefined: the model's positions. */
+  /** Undefined: the longest that the model takes. */
   readonly seqLength: number | undefined;
   readonly seed: number;
   readonly shuffle: boolean;
@@ -57,6 +56,8 @@ export interface TrainJob {
   readonly output: string | undefined;
   /** A checkpoint after every so many steps. Undefined: none. */
   readonly saveEvery: number | undefined;
+  /** How many checkpoints stay. Undefined: all. */
+  readonly keep: number | undefined;
   /** A checkpoint to go on from, or a folder of them. */
   readonly resume: string | undefined;
   /** A file for what every queue did and when. */
@@ -86,7 +87,7 @@ export interface OpenedJob extends AsyncDisposable {
 }
 
 export interface OpenedModel extends AsyncDisposable {
-  readonly config: Gpt2Config;
+  readonly config: ModelConfig;
   readonly weights: ModelFolder["weights"];
 }
 
@@ -95,8 +96,8 @@ export interface OpenedModel extends AsyncDisposable {
  * training begins from scratch: its vocabulary is the tokenizer's then.
  */
 export async function openModel(model: TrainJob["model"], tokenizer: Tokenizer = byteTokenizer): Promise<OpenedModel> {
-  if (isFolder(model)) return openModelFolder(model);
-  const named = typeof model === "string" ? gpt2Configs[model as keyof typeof gpt2Configs] : model;
+  const named = typeof model === "string" ? publishedConfig(model) : model;
+  if (named === undefined) return openModelFolder(model as string);
   const hasOwn = typeof model === "string" && tokenizer !== byteTokenizer;
   const config = hasOwn ? { ...named, vocabularySize: tokenizer.vocabularySize } : named;
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
@@ -113,7 +114,7 @@ export async function openJobTokenizer({
 }
 
 function isFolder(model: TrainRequest["model"]): model is string {
-  return typeof model === "string" && !Object.hasOwn(gpt2Configs, model);
+  return typeof model === "string" && publishedConfig(model) === undefined;
 }
 
 /** The file or object of a job as the configuration reader takes it. */
@@ -172,11 +173,14 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     const tokenizer = await openJobTokenizer(job);
     const model = await openModel(job.model, tokenizer);
     opened.push(model);
-    const seqLength = job.seqLength ?? model.config.positions;
-    if (seqLength > model.config.positions)
+    const longest = longestSequence(model.config);
+    const seqLength = job.seqLength ?? longest;
+    if (seqLength > longest) {
+      const limit = longest < model.config.positions ? "tokens, its sliding_window" : "positions";
       throw new UsageError(
-        `--seq-length ${seqLength} is longer than the model's ${model.config.positions} positions; give at most that`,
+        `--seq-length ${seqLength} is longer than the model's ${longest} ${limit}; give at most that`,
       );
+    }
     const { vocabularySize } = model.config;
     const prepared = job.prepared ?? (await prepareJobData(job, { tokenizer, vocabularySize }, onProgress));
     const openSources = async (sources: readonly PreparedSource[]): Promise<TokenSource> => {
@@ -225,8 +229,8 @@ function samplerFor({ sources }: PreparedData, options: SamplerOptions): Sampler
 }
 
 /** What of a model a configuration may depend on. */
-export function describeForConfig(model: TrainJob["model"], config: Gpt2Config): ResolveInput["model"] {
-  const { description } = describeModel(new Gpt2(config));
+export function describeForConfig(model: TrainJob["model"], config: ModelConfig): ResolveInput["model"] {
+  const { description } = describeModel(createModel(config));
   const parameters = description.units.flatMap((unit) => unit.parameters);
   return {
     name: typeof model === "string" ? model : "the chosen model",

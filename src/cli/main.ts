@@ -5,6 +5,7 @@ import { ShunyaError, UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
+import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
 import type { ReadingOptions } from "./job.ts";
 import { collectOverride } from "./override-flag.ts";
@@ -48,6 +49,7 @@ interface TrainFlags {
   readonly overwrite?: true;
   readonly dryRun?: true;
   readonly saveEvery?: number;
+  readonly keep?: number;
   readonly resume?: string;
   readonly logJson?: string;
   readonly trace?: string;
@@ -77,10 +79,10 @@ function validationOf({ validation, validationData, evalEvery }: TrainFlags): Re
 
 function trainCommand(): Command {
   return new Command("train")
-    .description("train a GPT-2 on text with N data-parallel ranks at a ZeRO stage")
+    .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
     .option(
       "--model <name|dir>",
-      "a published size (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
+      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
     .requiredOption("--data <path...>", dataHelp)
     .option(
@@ -114,6 +116,11 @@ function trainCommand(): Command {
     .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
     .option(
+      "--keep <n>",
+      "of those the newest n stay, and the one that the run goes on from (default: all)",
+      parseInteger(1),
+    )
+    .option(
       "--resume <dir>",
       "go on from a checkpoint, or from the newest in a folder of them; give the same flags again",
     )
@@ -145,6 +152,7 @@ function trainCommand(): Command {
         overwrite: flags.overwrite === true,
         dryRun: flags.dryRun === true,
         saveEvery: flags.saveEvery,
+        keep: flags.keep,
         resume: flags.resume,
         trace: flags.trace,
       };
@@ -245,6 +253,7 @@ function program(): Command {
     .addCommand(trainCommand())
     .addCommand(configCommand())
     .addCommand(explainCommand())
+    .addCommand(checkpointCommand())
     .addCommand(generateCommand())
     .addCommand(tokenizerCommand())
     .addCommand(launchCommand())

@@ -3,6 +3,7 @@ import { parseConfigObject } from "../config/json.ts";
 import { examineConfig, type Override } from "../config/resolve.ts";
 import type { ElementType, OptimizerConfig, ResolvedConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
+import { longestSequence, type ModelConfig } from "../nn/models/models.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
 import { type EngineJob, estimateByEngine, mostTokens } from "../planner/engine-estimate.ts";
@@ -67,7 +68,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
     ranks: flags.ranks,
     seqLength:
       flags.seqLength ??
-      Math.min(model.shape.positions, flags.params === undefined ? model.shape.positions : usualSeqLength),
+      Math.min(longestOf(model, flags.engine), flags.params === undefined ? model.shape.positions : usualSeqLength),
     checkpointing: flags.checkpointing === true || file?.config.activationCheckpointing === true,
   };
   checkSeqLength(asked.seqLength, model);
@@ -100,15 +101,15 @@ export function planJob(flags: PlanFlags): PlannedJob {
 
 const plain: Placement = { stage: 0, offloadOptimizer: "none", offloadParam: "none" };
 
-function configFile(path: string, flags: PlanFlags, { gpt2, shape }: PlannedModel): ConfigFileSettings {
+function configFile(path: string, flags: PlanFlags, { config, shape }: PlannedModel): ConfigFileSettings {
   const { set = [], microBatch, batch, ranks } = flags;
   const overrides: Override[] = [
     ...set,
     ...(batch === undefined ? [] : [["train_batch_size", batch] as const]),
     ...(microBatch === undefined ? [] : [["train_micro_batch_size_per_gpu", microBatch] as const]),
   ];
-  const known = gpt2
-    ? describeForConfig(gpt2, gpt2)
+  const known = config
+    ? describeForConfig(config, config)
     : { name: shape.name, hiddenSize: shape.hidden, parameterElements: shape.parameters };
   return readConfigSettings(path, overrides, { worldSize: ranks, model: known });
 }
@@ -152,7 +153,7 @@ function configOf(
   placement: Placement,
   batch: BatchSplit,
   { ranks, checkpointing }: Variant,
-  model: PlannedModel["gpt2"],
+  model: PlannedModel["config"],
 ): ResolvedConfig | undefined {
   const placed = placedSettings(settings, placement, batch, ranks);
   const { config } = examineConfig({
@@ -170,22 +171,35 @@ function engineJobs(
   flags: PlanFlags,
 ): PlannedJob["jobOf"] {
   return (variant) => {
-    const { gpt2, statedParameters, shape } =
+    const { config, statedParameters, shape, refusal } =
       variant.parameters === undefined ? model : modelOfSize(variant.parameters);
-    if (!gpt2)
+    if (!config)
       throw new UsageError(
-        `${shape.name}: this version's engine trains GPT-2 only; plan it with --engine deepspeed, or as a GPT of its ` +
-          `size: --params ${shape.parameters}`,
+        `${refusal ?? `${shape.name}: this version's engine trains GPT-2 and Llama's family only`}; plan it with ` +
+          `--engine deepspeed, or as a GPT of its size: --params ${shape.parameters}`,
       );
-    const positions = Math.max(gpt2.positions, variant.seqLength);
+    const positions = statedParameters === undefined ? config.positions : Math.max(config.positions, variant.seqLength);
+    checkWindow(config, variant.seqLength, positions);
     return {
-      model: { ...gpt2, positions: statedParameters === undefined ? gpt2.positions : positions },
+      model: { ...config, positions },
       statedParameters,
       seqLength: variant.seqLength,
       threads: machine.threadsOf(flags.ranks),
-      configOf: (placement, batch) => configOf(settings, placement, batch, variant, gpt2),
+      configOf: (placement, batch) => configOf(settings, placement, batch, variant, config),
     };
   };
+}
+
+/** What a sequence is as long as where no flag says; DeepSpeed's models see a window where this engine takes no more than one. */
+const longestOf = ({ config, shape }: PlannedModel, engine: EngineName): number =>
+  engine === "shunya" && config ? longestSequence(config) : shape.positions;
+
+function checkWindow(config: ModelConfig, seqLength: number, positions: number): void {
+  const longest = longestSequence({ ...config, positions });
+  if (seqLength > longest)
+    throw new UsageError(
+      `--seq-length ${seqLength} is longer than the model's ${longest} tokens, its sliding_window; give at most that`,
+    );
 }
 
 function byEngine(

@@ -1,11 +1,11 @@
 /** The model that a plan is about: a published name, a folder, a config.json, or nothing but a number of parameters. */
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { parseGpt2Config } from "../checkpoint/gpt2-json.ts";
+import { isModelType, parseModelConfig } from "../checkpoint/architectures.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
-import { Gpt2 } from "../nn/models/gpt2.ts";
-import { type Gpt2Config, gpt2Configs, plainGpt2 } from "../nn/models/gpt2-config.ts";
+import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
+import { createModel, isLlama, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
 import { shapeOfHuggingFaceConfig } from "../planner/huggingface-shape.ts";
 import { publishedShape } from "../planner/published-shapes.ts";
 import type { TransformerShape } from "../planner/shape.ts";
@@ -14,8 +14,10 @@ import { elementsOf } from "../tensor/tensor.ts";
 
 export interface PlannedModel {
   readonly shape: TransformerShape;
-  /** What this engine trains; undefined: an architecture that it does not have. */
-  readonly gpt2: Gpt2Config | undefined;
+  /** What this engine trains; undefined: a model that it does not have. */
+  readonly config: ModelConfig | undefined;
+  /** Where a file's architecture is known and its settings are not: which. */
+  readonly refusal?: string;
   /** The number of parameters that the model only stands for. */
   readonly statedParameters: number | undefined;
 }
@@ -32,17 +34,17 @@ export function plannedModel({
     throw new UsageError("--params and --model both say how large the model is; give one of them");
   if (params !== undefined) return modelOfSize(params);
   if (model === undefined) throw new UsageError("no model: give --params 1.5e9, or --model NAME, DIR or config.json");
-  const ours = Object.hasOwn(gpt2Configs, model) ? gpt2Configs[model as keyof typeof gpt2Configs] : undefined;
-  if (ours) return { shape: shapeOfGpt2(ours, model), gpt2: ours, statedParameters: undefined };
+  const ours = publishedConfig(model);
+  if (ours) return { shape: shapeOfModel(ours, model.toLowerCase()), config: ours, statedParameters: undefined };
   const published = publishedShape(model);
-  if (published) return { shape: published, gpt2: undefined, statedParameters: undefined };
+  if (published) return { shape: published, config: undefined, statedParameters: undefined };
   return modelOfFile(model);
 }
 
 /** The GPT of about that many parameters. */
 export function modelOfSize(parameters: number): PlannedModel {
   const shape = shapeForParameters(parameters);
-  return { shape, gpt2: gptOfShape(shape), statedParameters: parameters };
+  return { shape, config: gptOfShape(shape), statedParameters: parameters };
 }
 
 const gptOfShape = ({ vocabulary, positions, hidden, layers, heads }: TransformerShape): Gpt2Config => ({
@@ -54,8 +56,8 @@ const gptOfShape = ({ vocabulary, positions, hidden, layers, heads }: Transforme
   ...plainGpt2,
 });
 
-export function shapeOfGpt2(config: Gpt2Config, name: string): TransformerShape {
-  const { description } = describeModel(new Gpt2(config));
+export function shapeOfModel(config: ModelConfig, name: string): TransformerShape {
+  const { description } = describeModel(createModel(config));
   const parameters = description.units
     .flatMap((unit) => unit.parameters)
     .reduce((sum, { shape }) => sum + elementsOf(shape), 0);
@@ -65,13 +67,13 @@ export function shapeOfGpt2(config: Gpt2Config, name: string): TransformerShape 
     layers: config.layers,
     hidden: config.hidden,
     heads: config.heads,
-    keyValueHeads: config.heads,
-    feedForward: 4 * config.hidden,
-    isGated: false,
+    keyValueHeads: isLlama(config) ? config.keyValueHeads : config.heads,
+    feedForward: isLlama(config) ? config.feedForward : 4 * config.hidden,
+    isGated: isLlama(config),
     vocabulary: config.vocabularySize,
     positions: config.positions,
     isTied: config.tied,
-    hasDropout: config.residualDropout > 0,
+    hasDropout: !isLlama(config) && config.residualDropout > 0,
   };
 }
 
@@ -81,20 +83,31 @@ function modelOfFile(path: string): PlannedModel {
   try {
     text = readFileSync(file, "utf8");
   } catch (error) {
-    const known = `${Object.keys(gpt2Configs).join(", ")}, a folder with config.json, or a config.json`;
+    const known = `a published name (gpt2, llama-3.2-1b, qwen2.5-0.5b, ...), a folder with config.json, or a config.json`;
     const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "no such model or file" : (error as Error).message;
     throw new ModelError(`--model ${path}: ${why}; wanted ${known}; --params 1.5e9 needs none of them`);
   }
   const record = jsonObject(text, file);
   if (record.model_type === "gpt2") {
-    const gpt2 = parseGpt2Config(text, file);
-    return { shape: shapeOfGpt2(gpt2, path), gpt2, statedParameters: undefined };
+    const config = parseModelConfig(text, file);
+    return { shape: shapeOfModel(config, path), config, statedParameters: undefined };
   }
-  return {
-    shape: { ...shapeOfHuggingFaceConfig(record, file), name: path },
-    gpt2: undefined,
-    statedParameters: undefined,
-  };
+  const ours = trainable(record.model_type, text, file);
+  const shape = ours.config
+    ? shapeOfModel(ours.config, path)
+    : { ...shapeOfHuggingFaceConfig(record, file), name: path };
+  return { shape, ...ours, statedParameters: undefined };
+}
+
+/** A file that this engine refuses has a shape nevertheless, which is all that DeepSpeed's estimate needs. */
+function trainable(type: unknown, text: string, file: string): Pick<PlannedModel, "config" | "refusal"> {
+  if (!isModelType(type)) return { config: undefined };
+  try {
+    return { config: parseModelConfig(text, file) };
+  } catch (error) {
+    if (!(error instanceof ModelError)) throw error;
+    return { config: undefined, refusal: error.message };
+  }
 }
 
 function jsonObject(text: string, file: string): Readonly<Record<string, unknown>> {

@@ -78,6 +78,7 @@ export function setScene(folder: string, steps: number): Scene {
     threads: 1,
     output: undefined,
     saveEvery: undefined,
+    keep: undefined,
     resume: undefined,
     trace: undefined,
   };

@@ -9,7 +9,8 @@ import { initializeIn, noticesOf } from "../launch/initialize.ts";
 import { joinLaunched } from "../launch/join.ts";
 import { joinWorld } from "../launch/world.ts";
 import { createLogger } from "../log/logger.ts";
-import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
+import type { LanguageBatch } from "../nn/models/language-model.ts";
+import { createModel } from "../nn/models/models.ts";
 import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
@@ -67,7 +68,7 @@ function createEngine(job: TrainJob, { config, model }: OpenedJob): Promise<Engi
     ...(hostMemoryBytes !== undefined && { hostMemoryBytes }),
   });
   return initializeIn<LanguageBatch>(world, config, {
-    model: new Gpt2(model.config),
+    model: createModel(model.config),
     seed,
     ...(model.weights && { weights: model.weights }),
     // The command has told already which checkpoint it is and what changed.
@@ -137,10 +138,14 @@ class Checkpoints {
   }
 
   async atEnd(): Promise<void> {
-    const { saveEvery, output } = this.#job;
+    const { saveEvery, output, keep, resume } = this.#job;
     if (saveEvery === undefined || output === undefined || this.#savedStep === this.#engine.steps) return;
     const run = runOf(this.#job, this.#opened);
-    const checkpoint = await saveCheckpoint(this.#engine, checkpointsOf(output), { run });
+    const checkpoint = await saveCheckpoint(this.#engine, checkpointsOf(output), {
+      run,
+      ...(keep !== undefined && { keep }),
+      ...(resume !== undefined && { alsoKept: resume }),
+    });
     this.#savedStep = checkpoint.step;
     this.#tell({ type: "checkpoint", checkpoint });
   }

@@ -25,6 +25,11 @@ const counters: { readonly [K in OpName]?: Counter<K> } = {
   columnSum: (a) => a.rows * a.cols,
   crossEntropy: (a) => (a.gradient ? 8 : 5) * a.rows * a.cols,
   dropout: (a) => a.count,
+  rmsNorm: (a) => 4 * a.rows * a.cols,
+  rmsNormBackward: (a) => 11 * a.rows * a.cols,
+  rope: (a) => 3 * a.rows * a.heads * a.headDim, // of a pair four products and two sums
+  siluMultiply: (a) => 5 * a.count,
+  siluMultiplyBackward: (a) => 13 * a.count,
 };
 
 export function operationsOf<K extends OpName>(name: K, args: OpArgs<K>): number {

@@ -45,6 +45,12 @@ const counters: { readonly [K in OpName]?: Counter<K> } = {
   crossEntropy: (a) => each(a.rows * a.cols, a.dtype, a.gradient ? 2 : 1),
   sum: (a) => 4 * a.count,
   dropout: (a) => each(a.count, a.dtype, 2),
+  rmsNorm: (a) => each(a.rows * a.cols, a.dtype, 2),
+  rmsNormBackward: (a) => each(a.rows * a.cols, a.dtype, a.accumulateInput ? 4 : 3),
+  // The angles are read again for every sequence and head, from a cache.
+  rope: (a) => each(a.rows * a.heads * a.headDim, a.dtype, 2),
+  siluMultiply: (a) => each(a.count, a.dtype, 3),
+  siluMultiplyBackward: (a) => each(a.count, a.dtype, 5),
   adam: (a) => updated(a, 2),
   lion: (a) => updated(a, 1),
   sgd: (a) => updated(a, a.firstMoment === null ? 0 : 1),

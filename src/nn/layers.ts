@@ -3,7 +3,7 @@ import { causalAttention } from "../tensor/ops/attention.ts";
 import { dropout } from "../tensor/ops/elementwise.ts";
 import { embedding } from "../tensor/ops/embedding.ts";
 import { linear, type WeightLayout } from "../tensor/ops/linear.ts";
-import { layerNorm } from "../tensor/ops/norm.ts";
+import { layerNorm, rmsNorm } from "../tensor/ops/norm.ts";
 import type { Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { Module } from "./module.ts";
@@ -56,6 +56,22 @@ export class LayerNorm extends Module {
 
   forward(tape: Tape, x: Tensor): Tensor {
     return layerNorm(tape, x, this.weight, this.bias, this.#epsilon);
+  }
+}
+
+/** A norm without a centre: x / sqrt(mean(x^2) + epsilon) * weight. */
+export class RmsNorm extends Module {
+  readonly weight: Parameter;
+  readonly #epsilon: number;
+
+  constructor(width: number, epsilon = 1e-6) {
+    super();
+    this.weight = new Parameter([width], { kind: "constant", value: 1 });
+    this.#epsilon = epsilon;
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    return rmsNorm(tape, x, this.weight, this.#epsilon);
   }
 }
 

@@ -6,8 +6,8 @@ import type { ResolvedConfig } from "../config/types.ts";
 import { tiers } from "../device/ledger.ts";
 import type { Costs } from "../device/simulated.ts";
 import type { TimelineSink } from "../device/timeline.ts";
-import { Gpt2, type LanguageBatch } from "../nn/models/gpt2.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import type { LanguageBatch } from "../nn/models/language-model.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { type ExpectedStates, expectedStates } from "../plan/expected.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { Plan } from "../plan/plan.ts";
@@ -17,7 +17,7 @@ import type { BatchSplit } from "./settings.ts";
 import { sentElements } from "./zero-formulas.ts";
 
 export interface EngineJob {
-  readonly model: Gpt2Config;
+  readonly model: ModelConfig;
   /** Parameters that were stated, where the model only stands for their number; undefined: the model is meant as it is. */
   readonly statedParameters: number | undefined;
   readonly seqLength: number;
@@ -56,7 +56,7 @@ export async function estimateByEngine(
   const shape = [batch.microBatch, job.seqLength];
   const data = new Int32Array(batch.microBatch * job.seqLength);
   const foretold = await forecast<LanguageBatch>({
-    model: new Gpt2(job.model),
+    model: createModel(job.model),
     config,
     threads: job.threads,
     batch: { inputs: { data, shape }, targets: { data, shape } },

@@ -239,7 +239,7 @@ describe("weights", () => {
     expect(await refusal(withFile(zeroTensors(missing)))).toMatch(/tensor transformer\.ln_f\.bias is missing/);
     const unknown = { ...all, "transformer.h.2.ln_1.weight": { shape: [4] } };
     expect(await refusal(withFile(zeroTensors(unknown)))).toMatch(
-      /tensor transformer\.h\.2\.ln_1\.weight is no part of the GPT-2/,
+      /tensor transformer\.h\.2\.ln_1\.weight is no part of the GPT-2 model/,
     );
     const twice = { ...all, "ln_f.bias": { shape: [4] } };
     expect(await refusal(withFile(zeroTensors(twice)))).toMatch(/tensor ln_f\.bias is in .* too; wanted it once/);
@@ -255,8 +255,8 @@ describe("weights", () => {
     expect(await refusal(join(folder, "model.safetensors"))).toMatch(/is a file; wanted a model folder/);
     expect(await refusal(folder)).toMatch(/has no config\.json; wanted a Hugging Face model folder/);
     expect(await refusal(folderWith({ "config.json": "{" }))).toMatch(/config\.json is not JSON/);
-    const torch = folderWith({ "config.json": configJson, "pytorch_model.bin": "x" });
-    expect(await refusal(torch)).toMatch(/has its weights in pytorch_model\.bin; wanted model\.safetensors/);
+    const tensorflow = folderWith({ "config.json": configJson, "tf_model.h5": "x" });
+    expect(await refusal(tensorflow)).toMatch(/has its weights in tf_model\.h5; wanted model\.safetensors/);
   });
 
   test("writing where a file stands", async () => {
@@ -279,7 +279,7 @@ test("the oracle's folder, read and written, is the same weights", async () => {
     tied: true,
   });
   const weights = opened.weights!;
-  const shapes = gpt2TensorShapes(opened.config);
+  const shapes = gpt2TensorShapes(opened.config as Gpt2Config);
   const tensors = [...shapes].map(([name, shape]) => ({ name, shape, dtype: "F32" as const }));
   const copy = join(parent, "copy");
   await writeModelFolder(copy, opened.config, tensors, async function* ({ name, shape }) {

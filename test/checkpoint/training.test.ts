@@ -14,6 +14,7 @@ import {
 import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { publishedSteps } from "../../src/checkpoint/checkpoint-folders.ts";
 import { findTraining } from "../../src/checkpoint/find-training.ts";
 import { openTraining } from "../../src/checkpoint/open-training.ts";
 import { openSafetensors } from "../../src/checkpoint/safetensors.ts";
@@ -138,6 +139,31 @@ describe("a checkpoint's folder", () => {
     await using _ = engine;
     await saveCheckpoint(engine, folder);
     expect(readdirSync(folder).sort()).toEqual(["step-00000001", "step-00000002"]);
+  });
+
+  test("keeps the newest, and the one that it is to keep in any case; later ones do not count", async () => {
+    const { folder } = copyOfGood();
+    const steps = (): string[] => readdirSync(folder).map((name) => name.replace("step-0000000", ""));
+    // A later one, which the run passed over.
+    cpSync(join(folder, "step-00000002"), join(folder, "step-00000009"), { recursive: true });
+    rmSync(join(folder, "step-00000009", rankFile));
+    const first = join(folder, "step-00000001");
+    const { engine } = await resume(first);
+    await using _ = engine;
+    for (const wanted of ["1 2 9", "1 2 3 9", "1 3 4 9"]) {
+      await trainStep(engine, job, engine.steps);
+      await saveCheckpoint(engine, folder, { keep: 2, alsoKept: `${first}/` });
+      expect(steps().sort().join(" ")).toBe(wanted);
+    }
+    await trainStep(engine, job, engine.steps);
+    await saveCheckpoint(engine, folder, { keep: 1 });
+    expect(steps().sort().join(" ")).toBe("5 9");
+    // What could not be removed the last time goes now.
+    mkdirSync(join(folder, ".step-00000001.removed-0123abcd"));
+    expect(await publishedSteps(folder)).toHaveLength(2);
+    await saveCheckpoint(engine, folder);
+    expect(steps().sort().join(" ")).toBe("5 9");
+    await expect(saveCheckpoint(engine, folder, { keep: 0 })).rejects.toThrow(/keep: found 0; wanted a whole number/);
   });
 
   test("holds tensors that are written and read in pieces as they are", async () => {
@@ -325,13 +351,13 @@ describe("a disk that refuses", () => {
     ["in the middle of a rank's file", () => total() / 2],
     ["in its description", () => total() + 10],
   ] as const)
-    test(`a disk that is full ${name}: the one before stays, training can go on and save later`, async () => {
+    test(`a disk that is full ${name}: those before stay, training can go on and save later`, async () => {
       const { folder } = copyOfGood();
       const { engine } = await resume(folder);
       await using _ = engine;
       await trainStep(engine, job, 2);
       await fillDisk(bytes());
-      const error = await saveCheckpoint(engine, folder).catch((e) => e);
+      const error = await saveCheckpoint(engine, folder, { keep: 1 }).catch((e) => e);
       expect(error).toBeInstanceOf(CheckpointError);
       expect(error.message).toMatch(
         /checkpoint of step 3 could not be saved, and those before it are as they were: .*ENOSPC/,

@@ -26,6 +26,7 @@ const request: TrainRequest = {
   overwrite: false,
   dryRun: false,
   saveEvery: undefined,
+  keep: undefined,
   resume: undefined,
   trace: undefined,
 };

@@ -31,6 +31,12 @@ test.each([
     [/<script>/, flag("ranks")],
   ],
   [["quickstart", "--help"], [flag("output")]],
+  [
+    ["checkpoint", "--help"],
+    [/inspect/, /verify/, /export/, /convert/],
+  ],
+  [["checkpoint", "export", "--help"], ["output", "dtype", "max-shard-size"].map(flag)],
+  [["checkpoint", "convert", "--help"], ["from", "output", "model"].map(flag)],
 ])("%j", async (args, patterns) => {
   const { exitCode, stdout, stderr } = await run(args);
   expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });

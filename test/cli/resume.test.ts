@@ -70,25 +70,38 @@ test("4 steps and the other 6 later are the 10 steps of a run without a stop, to
   expect(readdirSync(checkpointsIn("half")).length).toBe(5);
 });
 
-test("Ctrl-C leaves a checkpoint of the last step, from which the run goes on", async () => {
-  const output = ["--output", folderOf("stopped"), "--save-every", "100000"];
-  const running = start([...tiny, ...output, "--steps", "100000", "--log-json", join(here, "stopped.ndjson")]);
-  const lines = (): number =>
-    existsSync(join(here, "stopped.ndjson"))
-      ? readFileSync(join(here, "stopped.ndjson"), "utf8").split("\n").length - 1
-      : 0;
-  await until(() => lines() >= 2, 20_000);
-  running.child.kill("SIGINT");
-  const { exitCode } = await running.ended;
-  expect(exitCode).toBe(exitCodes.interrupted);
-  const [name] = readdirSync(checkpointsIn("stopped"));
-  const step = Number(name!.slice("step-".length));
-  expect(step).toBe(lines());
-  const steps = ["--steps", String(step + 2)];
-  const again = [...tiny, ...steps, "--output", folderOf("again"), "--resume", checkpointsIn("stopped")];
-  expect(await run(again)).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
-  await run([...tiny, ...steps, "--output", folderOf("without-stop")]);
-  expect(modelOf("again").equals(modelOf("without-stop"))).toBe(true);
+for (const signal of ["SIGINT", "SIGTERM"] as const)
+  test(`${signal} leaves a checkpoint of the last step, from which the run goes on`, async () => {
+    const folder = `stopped-${signal}`;
+    const log = join(here, `${folder}.ndjson`);
+    const saving = ["--output", folderOf(folder), "--save-every", "100000", "--keep", "1"];
+    const running = start([...tiny, ...saving, "--steps", "100000", "--log-json", log]);
+    const lines = (): number => (existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0);
+    await until(() => lines() >= 2, 20_000);
+    running.child.kill(signal);
+    const { exitCode } = await running.ended;
+    expect(exitCode).toBe(exitCodes.interrupted);
+    const names = readdirSync(checkpointsIn(folder));
+    expect(names).toEqual([stepFolderName(lines())]);
+    const steps = ["--steps", String(lines() + 2)];
+    const again = [...tiny, ...steps, "--output", folderOf(`again-${signal}`), "--resume", checkpointsIn(folder)];
+    expect(await run(again)).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    await run([...tiny, ...steps, "--output", folderOf(`without-${signal}`)]);
+    expect(modelOf(`again-${signal}`).equals(modelOf(`without-${signal}`))).toBe(true);
+  });
+
+test("--keep: the newest stay, and the one that the run goes on from", async () => {
+  const output = ["--output", folderOf("kept"), "--save-every", "1", "--keep", "2"];
+  expect((await run([...tiny, ...output, "--steps", "4"])).exitCode).toBe(exitCodes.ok);
+  expect(readdirSync(checkpointsIn("kept")).sort()).toEqual([3, 4].map(stepFolderName));
+  const more = ["--resume", join(checkpointsIn("kept"), stepFolderName(4)), "--steps", "7"];
+  expect(await run([...tiny, ...output, ...more])).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  expect(readdirSync(checkpointsIn("kept")).sort()).toEqual([4, 6, 7].map(stepFolderName));
+  const alone = await run([...tiny, "--keep", "2"]);
+  expect(alone).toMatchObject({
+    exitCode: exitCodes.user,
+    stderr: expect.stringMatching(/--keep says how many checkpoints of --save-every K stay/),
+  });
 });
 
 describe("with what is there", () => {

@@ -2,6 +2,8 @@
 import { LayerNorm, Linear } from "../../src/nn/layers.ts";
 import { Gpt2, type LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import type { Gpt2Config } from "../../src/nn/models/gpt2-config.ts";
+import { Llama } from "../../src/nn/models/llama.ts";
+import type { LlamaConfig } from "../../src/nn/models/llama-config.ts";
 import { Module } from "../../src/nn/module.ts";
 import { Parameter } from "../../src/nn/parameter.ts";
 import { add } from "../../src/tensor/ops/elementwise.ts";
@@ -15,6 +17,7 @@ export type LawModel = EngineOptions<LanguageBatch>["model"];
 
 export type ModelSpec =
   | { readonly kind: "gpt2"; readonly config: Gpt2Config }
+  | { readonly kind: "llama"; readonly config: LlamaConfig }
   /** One block run several times, and a branch that every second micro-batch leaves out. */
   | { readonly kind: "shared"; readonly hidden: number; readonly vocabulary: number; readonly runs: number }
   /** Tensors smaller than the world, frozen ones, one that is never used, one that two units use. */
@@ -48,6 +51,8 @@ export function buildModel(spec: ModelSpec, rank: number): LawModel {
   switch (spec.kind) {
     case "gpt2":
       return new Gpt2(spec.config);
+    case "llama":
+      return new Llama(spec.config);
     case "shared":
       return new SharedBlockModel(spec.hidden, spec.vocabulary, spec.runs);
     case "odd":
@@ -60,7 +65,7 @@ export function buildModel(spec: ModelSpec, rank: number): LawModel {
 }
 
 export const vocabularyOf = (spec: ModelSpec): number =>
-  spec.kind === "gpt2" ? spec.config.vocabularySize : spec.vocabulary;
+  spec.kind === "gpt2" || spec.kind === "llama" ? spec.config.vocabularySize : spec.vocabulary;
 
 const table = (vocabulary: number, hidden: number): Parameter =>
   new Parameter([vocabulary, hidden], { kind: "normal", mean: 0, std: 0.1 });

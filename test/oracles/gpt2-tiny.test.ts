@@ -25,9 +25,9 @@ const expected = JSON.parse(readFileSync(`${folder}expected.json`, "utf8")) as {
 const bytes = readFileSync(`${folder}tokens.bin`);
 const tokens = new Uint16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
 
-const modelConfig = async (): Promise<Gpt2Config> => {
+const modelConfig = async () => {
   await using opened = await openModelFolder(`${folder}model`);
-  return opened.config;
+  return opened.config as Gpt2Config;
 };
 
 async function jobOf(stage: number, precision: "fp32" | "bf16" | "fp16", more: object = {}): Promise<Job> {

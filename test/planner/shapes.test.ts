@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { shapeOfModel } from "../../src/cli/planned-model.ts";
+import { publishedConfig } from "../../src/nn/models/models.ts";
 import { shapeOfHuggingFaceConfig } from "../../src/planner/huggingface-shape.ts";
 import { publishedShape, publishedShapes } from "../../src/planner/published-shapes.ts";
 import { shapeForParameters } from "../../src/planner/shape-for-parameters.ts";
@@ -36,6 +38,12 @@ const known: Readonly<Record<string, number>> = {
 };
 
 describe("published shapes", () => {
+  test("those that this engine trains are the shapes of the models it makes", () => {
+    const both = publishedShapes.filter(({ name }) => publishedConfig(name));
+    expect(both.length).toBeGreaterThan(15);
+    for (const shape of both) expect(shapeOfModel(publishedConfig(shape.name)!, shape.name)).toEqual(shape);
+  });
+
   test.each(Object.entries(known))("%s has %i parameters", (name, parameters) => {
     expect(publishedShape(name)?.parameters).toBe(parameters);
   });

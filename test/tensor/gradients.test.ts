@@ -1,11 +1,12 @@
 // Every op's backward against central differences of its forward.
 import { describe, expect, test } from "vitest";
-import { causalAttention } from "../../src/tensor/ops/attention.ts";
-import { add, dropout, gelu, multiply, reshape, row, scale } from "../../src/tensor/ops/elementwise.ts";
+import { causalAttention, groupedAttention } from "../../src/tensor/ops/attention.ts";
+import { add, dropout, gelu, multiply, reshape, row, scale, siluMultiply } from "../../src/tensor/ops/elementwise.ts";
 import { embedding } from "../../src/tensor/ops/embedding.ts";
 import { linear } from "../../src/tensor/ops/linear.ts";
 import { headLoss } from "../../src/tensor/ops/loss.ts";
-import { layerNorm } from "../../src/tensor/ops/norm.ts";
+import { layerNorm, rmsNorm } from "../../src/tensor/ops/norm.ts";
+import { rope } from "../../src/tensor/ops/rope.ts";
 import type { Tape } from "../../src/tensor/tape.ts";
 import type { Shape, Tensor } from "../../src/tensor/tensor.ts";
 import { checkGradients, type PlainWeight } from "./support.ts";
@@ -18,6 +19,16 @@ function input(tape: Tape, weight: PlainWeight, shape: Shape = weight.shape): Te
     [rows],
   );
   return reshape(tape, embedding(tape, ids, weight), shape);
+}
+
+/** Angles that tell places and pairs apart: cosines, then sines. */
+function anglesOn(tape: Tape, places: number, headDim: number): Tensor {
+  const half = headDim / 2;
+  const angles = Float32Array.from({ length: places * headDim }, (_, i) => {
+    const angle = Math.floor(i / headDim) / (1 + (i % half));
+    return i % headDim < half ? Math.cos(angle) : Math.sin(angle);
+  });
+  return tape.numbers(angles, [places, headDim]);
 }
 
 describe("gradients by central differences", () => {
@@ -90,6 +101,67 @@ describe("gradients by central differences", () => {
       },
       5e-3,
     ));
+
+  test("several products of one input: the later ones add to its gradient", () =>
+    checkGradients({
+      weights: { x: [5, 4], a: [3, 4], b: [3, 4], c: [3, 4] },
+      forward: (tape, { x, a, b, c }) => {
+        const shared = scale(tape, input(tape, x!), 1.5);
+        const [p, q, r] = [a!, b!, c!].map((w) => linear(tape, shared, w, undefined, { layout: "outIn" }));
+        return add(tape, multiply(tape, p!, q!), r!);
+      },
+    }));
+
+  test("rmsNorm: with a frozen weight, a shared one, and into a gradient that is there already", async () => {
+    const weights = { x: [6, 5], g: [5] };
+    await checkGradients({ weights, forward: (tape, { x, g }) => rmsNorm(tape, input(tape, x!), g!, 1e-5) }, 5e-3);
+    await checkGradients(
+      { weights, frozen: ["g"], forward: (tape, { x, g }) => rmsNorm(tape, input(tape, x!), g!, 1e-5) },
+      5e-3,
+    );
+    await checkGradients(
+      {
+        weights,
+        forward: (tape, { x, g }) => {
+          const stream = scale(tape, input(tape, x!), 1.5);
+          return add(tape, stream, rmsNorm(tape, rmsNorm(tape, stream, g!, 1e-2), g!, 1e-2));
+        },
+      },
+      1e-2,
+    );
+  });
+
+  test("rope", () =>
+    checkGradients({
+      weights: { x: [6, 8] },
+      forward: (tape, { x }) => rope(tape, input(tape, x!, [2, 3, 8]), anglesOn(tape, 3, 4)),
+    }));
+
+  test("silu(gate) * up", () =>
+    checkGradients({
+      weights: { x: [4, 3], y: [4, 3] },
+      forward: (tape, { x, y }) => siluMultiply(tape, input(tape, x!), input(tape, y!)),
+      spread: 3,
+    }));
+
+  test("grouped-query attention", async () => {
+    for (const kvHeads of [1, 2, 4])
+      await checkGradients(
+        {
+          weights: { q: [10, 8], k: [10, 2 * kvHeads], v: [10, 2 * kvHeads] },
+          forward: (tape, { q, k, v }) =>
+            groupedAttention(
+              tape,
+              input(tape, q!, [2, 5, 8]),
+              input(tape, k!, [2, 5, 2 * kvHeads]),
+              input(tape, v!, [2, 5, 2 * kvHeads]),
+              { heads: 4, kvHeads, name: "a" },
+            ),
+          spread: 1.5,
+        },
+        5e-3,
+      );
+  });
 
   test("attention", () =>
     checkGradients(

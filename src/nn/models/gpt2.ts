@@ -12,12 +12,9 @@ import { CausalSelfAttention, Embedding, LayerNorm, Mlp } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
 import type { Gpt2Config } from "./gpt2-config.ts";
+import type { LanguageBatch, LanguageModel } from "./language-model.ts";
 
-/** What a language model is trained on: token ids and, shifted by one, what follows them. Both i32 [batch, seq]. */
-export interface LanguageBatch {
-  readonly inputs: Tensor;
-  readonly targets?: Tensor;
-}
+export type { LanguageBatch } from "./language-model.ts";
 
 /** 0 to seq - 1, for every sequence of a batch. */
 function placesOf(batch: number, seq: number): Int32Array {
@@ -66,7 +63,7 @@ class Gpt2Transformer extends Module {
   }
 }
 
-export class Gpt2 extends Module {
+export class Gpt2 extends Module implements LanguageModel {
   readonly transformer: Gpt2Transformer;
   /** The output projection; absent where it is the token embedding (tied). */
   readonly lm_head?: Embedding;
@@ -86,7 +83,6 @@ export class Gpt2 extends Module {
     return (this.lm_head ?? this.transformer.wte).weight;
   }
 
-  /** The mean cross-entropy of the next tokens. */
   async forward(tape: Tape, batch: LanguageBatch): Promise<Tensor> {
     const { targets } = batch;
     if (!targets) throw new ShapeError("Gpt2", "a batch without targets", "inputs and targets");
@@ -97,7 +93,6 @@ export class Gpt2 extends Module {
     });
   }
 
-  /** Logits of the token that follows a sequence: [1, vocabulary] for inputs [1, seq]. */
   async nextLogits(tape: Tape, inputs: Tensor): Promise<Tensor> {
     const x = await this.#hidden(tape, inputs);
     return this.segment(tape, [x], (x) => {

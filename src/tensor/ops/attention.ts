@@ -1,4 +1,5 @@
-/** Causal self-attention on a packed projection. */
+/** Causal self-attention on a packed projection, or on queries, keys and values apart. */
+import type { OpArgs } from "../../device/ops.ts";
 import { ShapeError } from "../../errors/errors.ts";
 import type { Tape } from "../tape.ts";
 import { Tensor } from "../tensor.ts";
@@ -10,12 +11,16 @@ export interface AttentionOptions {
   readonly name: string;
 }
 
+export interface GroupedAttentionOptions extends AttentionOptions {
+  /** A divisor of `heads`: so many neighbouring heads read the same keys and values (Ainslie et al., 2023). */
+  readonly kvHeads: number;
+}
+
 /**
  * softmax(q k' / sqrt(headDim), causal) v for qkv: [batch, seq, 3 x width] (queries, keys, values side by side, each heads x
  * headDim); returns [batch, seq, width]. Keeps one fp32 number per row for backward, never the seq x seq matrix.
  */
 export function causalAttention(tape: Tape, qkv: Tensor, options: AttentionOptions): Tensor {
-  const [batch, seq] = qkv.shape as [number, number, number];
   const width = qkv.cols / 3;
   const { heads } = options;
   if (qkv.shape.length !== 3 || !Number.isInteger(width) || width % heads !== 0)
@@ -24,52 +29,80 @@ export function causalAttention(tape: Tape, qkv: Tensor, options: AttentionOptio
       `[${qkv.shape.join(", ")}] with ${heads} heads`,
       "[batch, seq, 3 x heads x headDim]",
     );
+  const parts = { q: [qkv, 0], k: [qkv, width], v: [qkv, 2 * width] } as const;
+  return attend(tape, [qkv], parts, { ...options, kvHeads: heads, headDim: width / heads });
+}
+
+/** The same for q: [batch, seq, heads x headDim], k and v: [batch, seq, kvHeads x headDim]; returns what q is the size of. */
+export function groupedAttention(
+  tape: Tape,
+  q: Tensor,
+  k: Tensor,
+  v: Tensor,
+  options: GroupedAttentionOptions,
+): Tensor {
+  const { heads, kvHeads } = options;
+  const headDim = q.cols / heads;
+  const fits = [k, v].every(
+    ({ shape, rows, cols }) => shape.length === 3 && rows === q.rows && cols === kvHeads * headDim,
+  );
+  if (q.shape.length !== 3 || !Number.isInteger(headDim) || heads % kvHeads !== 0 || !fits)
+    throw new ShapeError(
+      "groupedAttention",
+      `${[q, k, v].map(({ shape }) => `[${shape.join(", ")}]`).join(", ")} with ${heads} and ${kvHeads} heads`,
+      "[batch, seq, heads x headDim] and twice [batch, seq, kvHeads x headDim], kvHeads a divisor of heads",
+    );
+  const parts = { q: [q, 0], k: [k, 0], v: [v, 0] } as const;
+  return attend(tape, [q, k, v], parts, { ...options, headDim });
+}
+
+/** Where queries, keys and values lie: a tensor, and the element of it at which each row's begin. */
+type Parts = Readonly<Record<"q" | "k" | "v", readonly [tensor: Tensor, first: number]>>;
+
+function attend(
+  tape: Tape,
+  inputs: readonly Tensor[],
+  parts: Parts,
+  options: GroupedAttentionOptions & { readonly headDim: number },
+): Tensor {
+  const { heads, kvHeads, headDim } = options;
+  const [queries] = parts.q;
+  const [batch, seq] = queries.shape as [number, number];
+  const width = heads * headDim;
   const dropProbability = tape.training ? (options.dropout ?? 0) : 0;
-  const out = tape.make([batch, seq, width], qkv.dtype, qkv.requiresGradient);
+  const wanted = inputs.some((input) => input.requiresGradient);
+  const out = tape.make([batch, seq, width], queries.dtype, wanted);
   const lse = tape.make([batch, heads, seq], "f32");
-  const forward = {
-    batch,
-    seq,
-    heads,
-    kvHeads: heads,
-    headDim: width / heads,
-    scale: 1 / Math.sqrt(width / heads),
-    dtype: qkv.dtype,
-    qStride: qkv.cols,
-    kvStride: qkv.cols,
+  const strides = { query: queries.cols, keyValue: parts.k[0].cols };
+  const shape = {
+    ...{ batch, seq, heads, kvHeads, headDim },
+    scale: 1 / Math.sqrt(headDim),
+    dtype: queries.dtype,
+    qStride: strides.query,
+    kvStride: strides.keyValue,
     outStride: width,
     dropProbability,
     dropKey: dropProbability > 0 ? tape.random.dropout(options.name) : 0,
     firstSample: tape.random.firstSample,
   };
-  const operands = (): { q: ReturnType<Tensor["at"]>; k: ReturnType<Tensor["at"]>; v: ReturnType<Tensor["at"]> } => ({
-    q: qkv.at(0),
-    k: qkv.at(width),
-    v: qkv.at(2 * width),
-  });
-  tape.device.issue("compute", "attention", { ...forward, ...operands(), out: out.span, lse: lse.span });
-  return tape.record(
-    "attention",
-    [qkv],
-    out,
-    [qkv, out, lse],
-    (dy) => {
-      const dqkv = Tensor.allocate(tape.device, qkv.shape, qkv.dtype);
-      tape.device.issue("compute", "attentionBackward", {
-        ...forward,
-        ...operands(),
-        out: out.span,
-        lse: lse.span,
-        dOut: dy.span,
-        dOutStride: width,
-        dq: dqkv.at(0),
-        dk: dqkv.at(width),
-        dv: dqkv.at(2 * width),
-        dqStride: qkv.cols,
-        dkvStride: qkv.cols,
-      });
-      return [dqkv];
-    },
-    false,
-  );
+  const forward = (): OpArgs<"attention"> => ({ ...shape, ...spansOf(parts), out: out.span, lse: lse.span });
+  tape.device.issue("compute", "attention", forward());
+  const backward = (dy: Tensor): Tensor[] => {
+    const gradients = new Map(inputs.map((i) => [i, Tensor.allocate(tape.device, i.shape, i.dtype)]));
+    const gradientAt = ([tensor, first]: Parts["q"]) => gradients.get(tensor)!.at(first);
+    tape.device.issue("compute", "attentionBackward", {
+      ...forward(),
+      dOut: dy.span,
+      dOutStride: width,
+      dq: gradientAt(parts.q),
+      dk: gradientAt(parts.k),
+      dv: gradientAt(parts.v),
+      dqStride: strides.query,
+      dkvStride: strides.keyValue,
+    });
+    return [...gradients.values()];
+  };
+  return tape.record("attention", inputs, out, [...inputs, out, lse], backward, false);
 }
+
+const spansOf = ({ q, k, v }: Parts) => ({ q: q[0].at(q[1]), k: k[0].at(k[1]), v: v[0].at(v[1]) });

@@ -1,4 +1,4 @@
-/** Element by element: sums, GELU, dropout, and another shape for the same elements. */
+/** Element by element: sums, GELU, the gate of SwiGLU, dropout, and another shape for the same elements. */
 import { dtypeBytes } from "../../device/dtype.ts";
 import { ShapeError } from "../../errors/errors.ts";
 import type { Tape } from "../tape.ts";
@@ -60,6 +60,22 @@ export function gelu(tape: Tape, x: Tensor): Tensor {
     return [dx];
   };
   return tape.record("gelu", [x], y, [x], backward, false);
+}
+
+/** silu(gate) * up, of one shape: what SwiGLU does between its products. */
+export function siluMultiply(tape: Tape, gate: Tensor, up: Tensor): Tensor {
+  sameShape("siluMultiply", gate, up);
+  const { dtype, elements: count } = gate;
+  const y = tape.make(gate.shape, dtype, gate.requiresGradient || up.requiresGradient);
+  tape.device.issue("compute", "siluMultiply", { count, dtype, gate: gate.span, up: up.span, y: y.span });
+  const backward = (dy: Tensor) => {
+    const dgate = Tensor.allocate(tape.device, gate.shape, dtype);
+    const dup = dy.exclusive ? dy.retain() : Tensor.allocate(tape.device, up.shape, dtype);
+    const spans = { dy: dy.span, gate: gate.span, up: up.span, dgate: dgate.span, dup: dup.span };
+    tape.device.issue("compute", "siluMultiplyBackward", { count, dtype, ...spans });
+    return [dgate, dup];
+  };
+  return tape.record("siluMultiply", [gate, up], y, [gate, up], backward, false);
 }
 
 /**

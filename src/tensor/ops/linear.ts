@@ -59,11 +59,11 @@ export function linear(
     preActivation: preActivation?.span ?? null,
   });
   const saved = [...(weight.trainable ? [x] : []), ...(preActivation ? [preActivation] : [])];
-  return tape.record("linear", [x], y, saved, (dy) => {
+  return tape.record("linear", [x], y, saved, (dy, existing) => {
     const dPre = preActivation ? geluGradient(dy, preActivation) : dy.retain();
     weightGradient(tape, x, dPre, weight, options.layout);
     if (bias?.trainable) columnSum(tape, dPre, bias);
-    const dx = x.requiresGradient ? inputGradient(tape, dPre, weight, w, x) : undefined;
+    const dx = x.requiresGradient ? inputGradient(tape, dPre, weight, w, x, existing(0)) : undefined;
     dPre.release();
     return [dx];
   });
@@ -77,14 +77,16 @@ function geluGradient(dy: Tensor, preActivation: Tensor): Tensor {
   return dx;
 }
 
+/** Added to `held`, where several products start from one input (queries, keys and values; a gate and what it gates). */
 function inputGradient(
   tape: Tape,
   dy: Tensor,
   weight: Weight,
   w: { input: number; output: number },
   x: Tensor,
+  held: Tensor | undefined,
 ): Tensor {
-  const dx = Tensor.allocate(tape.device, x.shape, x.dtype);
+  const dx = held ?? Tensor.allocate(tape.device, x.shape, x.dtype);
   tape.device.issue("compute", "matmul", {
     m: x.rows,
     n: x.cols,
@@ -99,7 +101,7 @@ function inputGradient(
     c: dx.span,
     ldc: x.cols,
     cType: x.dtype,
-    accumulate: false,
+    accumulate: held !== undefined,
     bias: null,
     biasType: x.dtype,
     gelu: false,

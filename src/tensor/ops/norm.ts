@@ -1,4 +1,4 @@
-/** Layer normalisation. */
+/** Layer normalisation, and the kind that only scales. */
 import { ShapeError } from "../../errors/errors.ts";
 import type { Tape } from "../tape.ts";
 import { Tensor } from "../tensor.ts";
@@ -48,6 +48,39 @@ export function layerNorm(tape: Tape, x: Tensor, weight: Weight, bias: Weight, e
       accumulateParameters: parameters.accumulate,
     });
     parameters.spare?.release();
+    return [dx];
+  });
+}
+
+/** x / sqrt(mean(x^2) + epsilon) * weight over the last dimension; statistics in fp32. */
+export function rmsNorm(tape: Tape, x: Tensor, weight: Weight, epsilon: number): Tensor {
+  const { rows, cols, dtype } = x;
+  if (weight.shape[0] !== cols)
+    throw new ShapeError(
+      `rmsNorm ${weight.name}`,
+      `an input of width ${cols}`,
+      `width ${weight.shape[0]}, the weight's`,
+    );
+  const y = tape.make(x.shape, dtype, x.requiresGradient || weight.trainable);
+  const rstd = tape.make([rows], "f32");
+  const shape = { rows, cols, dtype };
+  const gamma = weight.value.span;
+  tape.device.issue("compute", "rmsNorm", { ...shape, epsilon, x: x.span, gamma, y: y.span, rstd: rstd.span });
+  return tape.record("rmsNorm", [x], y, [x, rstd], (dy, existing) => {
+    const held = existing(0);
+    const dx = held ?? Tensor.allocate(tape.device, x.shape, dtype);
+    const gradient = weight.trainable ? weight.takeGradient() : undefined;
+    tape.device.issue("compute", "rmsNormBackward", {
+      ...shape,
+      dy: dy.span,
+      x: x.span,
+      gamma: weight.value.span,
+      rstd: rstd.span,
+      dx: dx.span,
+      accumulateInput: held !== undefined,
+      dgamma: gradient?.tensor.span ?? null,
+      accumulateParameter: gradient?.accumulate ?? false,
+    });
     return [dx];
   });
 }

@@ -1,0 +1,66 @@
+/** The flags of `shunya checkpoint`. */
+import { Command, Option } from "commander";
+import { createLogger } from "../log/logger.ts";
+import { parseBytes } from "./parse.ts";
+
+export function checkpointCommand(): Command {
+  return new Command("checkpoint")
+    .description("what checkpoints hold, whether they are undamaged, and what others can read or have written")
+    .addCommand(inspectCommand())
+    .addCommand(verifyCommand())
+    .addCommand(exportCommand())
+    .addCommand(convertCommand());
+}
+
+const inspectCommand = (): Command =>
+  new Command("inspect")
+    .description("what a checkpoint is of: step, settings, kinds of state, tensors, files")
+    .argument("<dir>", "a checkpoint, or a folder of them: then the newest")
+    .option("--json", "the same as data, with every tensor")
+    .action(async (folder: string, flags: { json?: true }) => {
+      const { runInspect } = await import("./checkpoint-inspect.ts");
+      await runInspect(folder, flags.json === true);
+    });
+
+const verifyCommand = (): Command =>
+  new Command("verify")
+    .description("whether every byte is as it was written; exit code 2 where one is not")
+    .argument("<dir>", "a checkpoint, or a folder of them: then all of them")
+    .action(async (folder: string) => {
+      const { runVerify } = await import("./checkpoint-verify.ts");
+      process.exitCode = await runVerify(folder);
+    });
+
+interface ExportFlags {
+  readonly output: string;
+  readonly dtype: "fp32" | "bf16" | "fp16";
+  readonly maxShardSize: number;
+  readonly model?: string;
+}
+
+const exportCommand = (): Command =>
+  new Command("export")
+    .description("the weights as a model folder in Hugging Face's layout")
+    .argument("<dir>", "a checkpoint, or a folder of them: then the newest undamaged one")
+    .requiredOption("--output <folder>", "gets config.json and the weights")
+    .addOption(new Option("--dtype <type>", "of the weights").choices(["fp32", "bf16", "fp16"]).default("fp32"))
+    .option("--max-shard-size <size>", "bytes of a file of weights", parseBytes, 5e9)
+    .option("--model <name|dir>", "the model, where the checkpoint does not say it")
+    .action(async (folder: string, flags: ExportFlags) => {
+      const { runExport } = await import("./checkpoint-export.ts");
+      await runExport({ folder, ...flags }, createLogger());
+    });
+
+const convertCommand = (): Command =>
+  new Command("convert")
+    .description("a DeepSpeed checkpoint (stages 1 to 3, or universal) as one that train --resume goes on from")
+    .requiredOption(
+      "--from <dir>",
+      "what save_checkpoint or ds_to_universal wrote: one step, or the folder with `latest`",
+    )
+    .requiredOption("--output <dir>", "gets the checkpoint as a folder step-...")
+    .option("--model <name|dir>", "the model: compared with the tensors, and kept in the checkpoint")
+    .action(async (flags: { from: string; output: string; model?: string }) => {
+      const { runConvert } = await import("./checkpoint-convert.ts");
+      await runConvert(flags, createLogger());
+    });

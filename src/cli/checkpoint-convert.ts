@@ -1,0 +1,67 @@
+/** `shunya checkpoint convert`: from DeepSpeed's checkpoints to ours. */
+import { convertTraining, elementsIn } from "../checkpoint/convert-training.ts";
+import { type ForeignCheckpoint, readDeepSpeed } from "../checkpoint/deepspeed-read.ts";
+import { canonicalName } from "../checkpoint/gpt2-tensors.ts";
+import type { JsonObject } from "../checkpoint/training-manifest.ts";
+import { parseConfigObject } from "../config/json.ts";
+import { resolveConfig } from "../config/resolve.ts";
+import type { ResolvedConfig } from "../config/types.ts";
+import { ConfigError } from "../errors/errors.ts";
+import type { Logger } from "../log/logger.ts";
+import { formatBytes, formatCount, formatMany } from "../report/numbers.ts";
+import { wrap } from "../report/wrap.ts";
+import { checkModel, configOf } from "./checkpoint-export.ts";
+
+export interface ConvertRequest {
+  readonly from: string;
+  readonly output: string;
+  /** Checked against the tensors, and kept for runs that go on without --model. */
+  readonly model?: string;
+}
+
+/** What `shunya train` has where --seed is left out; DeepSpeed keeps none. */
+const seed = 42;
+
+/** @throws CheckpointError, ModelError */
+export async function runConvert({ from, output, model }: ConvertRequest, logger: Logger): Promise<void> {
+  await using source = await readDeepSpeed(from);
+  const rename = renaming(source);
+  const modelConfig = model === undefined ? undefined : await configOf(model);
+  if (modelConfig) {
+    const tensors = [...source.tensors].map(
+      ([name, { shape, trainable }]) => [rename(name), { shape, trainable, dtype: "f32" as const }] as const,
+    );
+    checkModel(source.folder, { tensors: Object.fromEntries(tensors) }, modelConfig);
+  }
+  const { progress, version, stage, worldSize, kinds } = source;
+  const run: JsonObject = {
+    ...(modelConfig && { model: modelConfig as unknown as JsonObject }),
+    from: { engine: "DeepSpeed", version, stage, worldSize },
+  };
+  const config = configOfRun(source, logger);
+  const { folder, bytes } = await convertTraining(source, { folder: output, rename, config, run, seed });
+  const skipped = progress.attempted - progress.updates;
+  process.stdout.write(
+    `${wrap(
+      `Step ${formatCount(progress.attempted)}${skipped > 0 ? ` (${formatCount(skipped)} skipped)` : ""} of a run of DeepSpeed ${version} at stage ${stage} on ` +
+        `${formatMany(worldSize, "rank")}: ${formatMany(source.tensors.size, "tensor")} of ${formatMany(elementsIn(source), "element")}, ${kinds.join(", ")}.`,
+    )}\nIt is in ${folder} (${formatBytes(bytes)}).\n`,
+  );
+}
+
+/** Names as Hugging Face's GPT2LMHeadModel has them: wrappers add `module.`, GPT2Model leaves `transformer.` out. */
+function renaming({ tensors }: ForeignCheckpoint): (name: string) => string {
+  const plain = (name: string): string => name.replace(/^module\./, "");
+  const isBare = [...tensors.keys()].some((name) => plain(name) === "wte.weight");
+  return isBare ? (name) => canonicalName(plain(name)) : plain;
+}
+
+function configOfRun({ config, worldSize }: ForeignCheckpoint, logger: Logger): ResolvedConfig | undefined {
+  try {
+    return resolveConfig({ file: parseConfigObject(config, "the configuration in the checkpoint"), worldSize });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    logger.warn(`settings are not taken over, so none will be compared when a run goes on: ${error.message}`);
+    return undefined;
+  }
+}

@@ -1,0 +1,70 @@
+/** `shunya checkpoint export`: a checkpoint's weights for others to load. */
+import { renderModelConfig, tensorNamesOf } from "../checkpoint/architectures.ts";
+import { exportModel } from "../checkpoint/export-model.ts";
+import { findTraining } from "../checkpoint/find-training.ts";
+import type { Manifest } from "../checkpoint/training-manifest.ts";
+import { CheckpointError, UsageError } from "../errors/errors.ts";
+import type { Logger } from "../log/logger.ts";
+import type { ModelConfig } from "../nn/models/models.ts";
+import { formatBytes, formatMany } from "../report/numbers.ts";
+import { openModel } from "./job.ts";
+
+export interface ExportRequest {
+  readonly folder: string;
+  readonly output: string;
+  readonly dtype: keyof typeof types;
+  readonly maxShardSize: number;
+  /** Where the checkpoint does not say it. */
+  readonly model?: string;
+}
+
+const types = {
+  fp32: ["F32", "float32"],
+  bf16: ["BF16", "bfloat16"],
+  fp16: ["F16", "float16"],
+} as const;
+
+/** @throws CheckpointError, ModelError, UsageError */
+export async function runExport(request: ExportRequest, logger: Logger): Promise<void> {
+  const onDamaged = (text: string): void => logger.warn(`an older checkpoint is taken, since ${text}`);
+  await using checkpoint = await findTraining(request.folder, { onDamaged });
+  const { folder, manifest } = checkpoint;
+  const model = request.model === undefined ? modelOf(folder, manifest) : await configOf(request.model);
+  checkModel(folder, manifest, model);
+  const [dtype, torchType] = types[request.dtype];
+  const config = renderModelConfig(model).replace('"torch_dtype": "float32"', `"torch_dtype": "${torchType}"`);
+  const { files, bytes } = await exportModel(checkpoint, {
+    folder: request.output,
+    config,
+    dtype,
+    mostShardBytes: request.maxShardSize,
+  });
+  process.stdout.write(
+    `The model of step ${manifest.step} is in ${request.output}: ${formatBytes(bytes)} of weights in ${request.dtype}, ` +
+      `${formatMany(files.length, "file")}.\n`,
+  );
+}
+
+function modelOf(folder: string, { run }: Manifest): ModelConfig {
+  if (run.model) return run.model as unknown as ModelConfig;
+  throw new UsageError(`${folder} does not say of what model it is; give --model`);
+}
+
+export async function configOf(model: string): Promise<ModelConfig> {
+  await using opened = await openModel(model);
+  return opened.config;
+}
+
+/** @throws CheckpointError where the tensors are not the model's */
+export function checkModel(folder: string, { tensors }: Pick<Manifest, "tensors">, model: ModelConfig): void {
+  const shapes = tensorNamesOf(model).shapes;
+  const problems = [...shapes].flatMap(([name, wanted]) => {
+    const found = tensors[name]?.shape;
+    if (found?.join() === wanted.join()) return [];
+    return [`tensor ${name}: found ${found ? `[${found.join(", ")}]` : "nothing"}; wanted [${wanted.join(", ")}]`];
+  });
+  for (const name of Object.keys(tensors)) if (!shapes.has(name)) problems.push(`tensor ${name}: not in the model`);
+  if (problems.length === 0) return;
+  if (problems.length > 5) problems.splice(5, problems.length, `and ${problems.length - 5} more`);
+  throw new CheckpointError(`${folder} is no checkpoint of this model:\n  ${problems.join("\n  ")}`);
+}

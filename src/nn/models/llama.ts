@@ -1,0 +1,205 @@
+/**
+ * Llama and its family (Touvron et al., 2023; Jiang et al., 2023; Qwen, 2024 and 2025) with Hugging Face's tensor names. Units:
+ * every block, and the rest (embedding, last norm, head) as the root unit, which runs before the blocks and after them.
+ */
+import { ShapeError } from "../../errors/errors.ts";
+import { groupedAttention } from "../../tensor/ops/attention.ts";
+import { add, reshape, row, siluMultiply } from "../../tensor/ops/elementwise.ts";
+import { linear } from "../../tensor/ops/linear.ts";
+import { headLoss } from "../../tensor/ops/loss.ts";
+import { rope } from "../../tensor/ops/rope.ts";
+import type { Tape } from "../../tensor/tape.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
+import { Embedding, Linear, RmsNorm } from "../layers.ts";
+import { Module, ModuleList } from "../module.ts";
+import type { Parameter } from "../parameter.ts";
+import type { LanguageBatch, LanguageModel } from "./language-model.ts";
+import type { LlamaConfig } from "./llama-config.ts";
+import { ropeAngles } from "./rope-angles.ts";
+
+/** A text that grows by one token makes new angles this seldom. */
+const placesAtOnce = 256;
+
+class LlamaAttention extends Module {
+  readonly q_proj: Linear;
+  readonly k_proj: Linear;
+  readonly v_proj: Linear;
+  readonly o_proj: Linear;
+  readonly q_norm?: RmsNorm;
+  readonly k_norm?: RmsNorm;
+  readonly #config: LlamaConfig;
+  readonly #name: string;
+
+  constructor(config: LlamaConfig, name: string) {
+    super();
+    const { hidden, heads, keyValueHeads, headWidth, attentionBias, initializerRange: std, normEpsilon } = config;
+    const inner = { bias: attentionBias !== "none", std };
+    this.q_proj = new Linear(hidden, heads * headWidth, inner);
+    this.k_proj = new Linear(hidden, keyValueHeads * headWidth, inner);
+    this.v_proj = new Linear(hidden, keyValueHeads * headWidth, inner);
+    this.o_proj = new Linear(heads * headWidth, hidden, { bias: attentionBias === "all", std });
+    if (config.normsQueryAndKey) {
+      this.q_norm = new RmsNorm(headWidth, normEpsilon);
+      this.k_norm = new RmsNorm(headWidth, normEpsilon);
+    }
+    this.#config = config;
+    this.#name = name;
+  }
+
+  forward(tape: Tape, x: Tensor, angles: Tensor): Tensor {
+    return tape.scope(() => {
+      const { heads, keyValueHeads: kvHeads, attentionDropout: dropout } = this.#config;
+      const q = this.#turned(tape, this.q_proj.forward(tape, x), this.q_norm, angles);
+      const k = this.#turned(tape, this.k_proj.forward(tape, x), this.k_norm, angles);
+      const v = this.v_proj.forward(tape, x);
+      const mixed = groupedAttention(tape, q, k, v, { heads, kvHeads, dropout, name: this.#name });
+      return this.o_proj.forward(tape, mixed);
+    });
+  }
+
+  /** Each head normalised, where this model does, and turned to its place. */
+  #turned(tape: Tape, x: Tensor, norm: RmsNorm | undefined, angles: Tensor): Tensor {
+    return tape.scope(() => {
+      if (!norm) return rope(tape, x, angles);
+      const { headWidth } = this.#config;
+      const byHead = reshape(tape, x, [x.elements / headWidth, headWidth]);
+      return rope(tape, reshape(tape, norm.forward(tape, byHead), x.shape), angles);
+    });
+  }
+}
+
+/** SwiGLU (Shazeer, "GLU variants improve transformer", 2020). */
+class LlamaMlp extends Module {
+  readonly gate_proj: Linear;
+  readonly up_proj: Linear;
+  readonly down_proj: Linear;
+
+  constructor({ hidden, feedForward, feedForwardBias: bias, initializerRange: std }: LlamaConfig) {
+    super();
+    this.gate_proj = new Linear(hidden, feedForward, { bias, std });
+    this.up_proj = new Linear(hidden, feedForward, { bias, std });
+    this.down_proj = new Linear(feedForward, hidden, { bias, std });
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    return tape.scope(() => {
+      const gate = this.gate_proj.forward(tape, x);
+      return this.down_proj.forward(tape, siluMultiply(tape, gate, this.up_proj.forward(tape, x)));
+    });
+  }
+}
+
+class LlamaBlock extends Module {
+  readonly self_attn: LlamaAttention;
+  readonly mlp: LlamaMlp;
+  readonly input_layernorm: RmsNorm;
+  readonly post_attention_layernorm: RmsNorm;
+
+  constructor(config: LlamaConfig, index: number) {
+    super();
+    this.self_attn = new LlamaAttention(config, `layers.${index}.attn`);
+    this.mlp = new LlamaMlp(config);
+    this.input_layernorm = new RmsNorm(config.hidden, config.normEpsilon);
+    this.post_attention_layernorm = new RmsNorm(config.hidden, config.normEpsilon);
+  }
+
+  /** x: [batch, seq, hidden]; angles: of the places of a sequence */
+  forward(tape: Tape, x: Tensor, angles: Tensor): Tensor {
+    const attended = add(tape, x, this.self_attn.forward(tape, this.input_layernorm.forward(tape, x), angles));
+    return add(tape, attended, this.mlp.forward(tape, this.post_attention_layernorm.forward(tape, attended)));
+  }
+}
+
+class LlamaStack extends Module {
+  readonly embed_tokens: Embedding;
+  readonly layers: ModuleList<LlamaBlock>;
+  readonly norm: RmsNorm;
+
+  constructor(config: LlamaConfig) {
+    super();
+    this.embed_tokens = new Embedding(config.vocabularySize, config.hidden, config.initializerRange);
+    this.layers = new ModuleList(Array.from({ length: config.layers }, (_, i) => new LlamaBlock(config, i)));
+    this.norm = new RmsNorm(config.hidden, config.normEpsilon);
+  }
+}
+
+export class Llama extends Module implements LanguageModel {
+  readonly model: LlamaStack;
+  /** The output projection; absent where it is the token embedding (tied). */
+  readonly lm_head?: Embedding;
+  readonly config: LlamaConfig;
+  /** Of the longest sequence so far. */
+  #angles: Float32Array<ArrayBuffer> = new Float32Array();
+
+  /** @throws ShapeError where heads do not go together */
+  constructor(config: LlamaConfig) {
+    super();
+    const { heads, keyValueHeads, headWidth, vocabularySize, hidden } = config;
+    if (heads % keyValueHeads !== 0 || headWidth % 2 !== 0)
+      throw new ShapeError(
+        "Llama",
+        `${heads} heads ${headWidth} wide with ${keyValueHeads} heads of keys and values`,
+        "heads of an even width, and a divisor of their number",
+      );
+    this.config = config;
+    this.model = new LlamaStack(config);
+    if (!config.tied) this.lm_head = new Embedding(vocabularySize, hidden, config.initializerRange);
+  }
+
+  get #headWeight(): Parameter {
+    return (this.lm_head ?? this.model.embed_tokens).weight;
+  }
+
+  async forward(tape: Tape, batch: LanguageBatch): Promise<Tensor> {
+    const { targets } = batch;
+    if (!targets) throw new ShapeError("Llama", "a batch without targets", "inputs and targets");
+    const x = await this.#hidden(tape, batch.inputs);
+    return this.segment(tape, [x], (x) => {
+      const normed = this.model.norm.forward(tape, x);
+      return headLoss(tape, normed, this.#headWeight, targets, targets.elements);
+    });
+  }
+
+  async nextLogits(tape: Tape, inputs: Tensor): Promise<Tensor> {
+    const x = await this.#hidden(tape, inputs);
+    return this.segment(tape, [x], (x) => {
+      const last = this.model.norm.forward(tape, row(tape, x, x.rows - 1));
+      return linear(tape, last, this.#headWeight, undefined, { layout: "outIn" });
+    });
+  }
+
+  /** The residual stream after the last block. */
+  async #hidden(tape: Tape, inputs: Tensor): Promise<Tensor> {
+    const [, seq] = inputs.shape as [number, number];
+    if (inputs.shape.length !== 2)
+      throw new ShapeError("Llama", `inputs [${inputs.shape.join(", ")}]`, "token ids [batch, seq]");
+    this.#checkLength(seq);
+    const angles = this.#anglesOn(tape, seq);
+    let x = await this.segment(tape, [], () => this.model.embed_tokens.forward(tape, inputs));
+    for (const block of this.model.layers) x = await block.run(tape, x, angles);
+    return x;
+  }
+
+  #checkLength(seq: number): void {
+    const { positions, slidingWindow } = this.config;
+    const found = `a sequence of ${seq} tokens`;
+    if (seq > positions)
+      throw new ShapeError("Llama", found, `at most ${positions}, the model's positions (--seq-length)`);
+    if (seq > (slidingWindow?.tokens ?? seq))
+      throw new ShapeError(
+        "Llama",
+        found,
+        `at most ${slidingWindow!.tokens}, the model's sliding_window: longer ones need attention in windows, which this version does not have (--seq-length)`,
+      );
+  }
+
+  /** Made once a pass, for all blocks. */
+  #anglesOn(tape: Tape, seq: number): Tensor {
+    const { headWidth } = this.config;
+    const places = Math.ceil(seq / placesAtOnce) * placesAtOnce;
+    if (this.#angles.length < seq * headWidth) this.#angles = ropeAngles(this.config, places);
+    const angles = tape.make([seq, headWidth], "f32");
+    tape.device.upload(angles.span, this.#angles.subarray(0, seq * headWidth));
+    return angles;
+  }
+}
