@@ -1,4 +1,5 @@
 /** `shunya checkpoint convert`: from DeepSpeed's checkpoints to ours. */
+import { tensorNamesOf } from "../checkpoint/architectures.ts";
 import { convertTraining, elementsIn } from "../checkpoint/convert-training.ts";
 import { type ForeignCheckpoint, readDeepSpeed } from "../checkpoint/deepspeed-read.ts";
 import { canonicalName } from "../checkpoint/gpt2-tensors.ts";
@@ -8,6 +9,7 @@ import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { ConfigError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
+import type { ModelConfig } from "../nn/models/models.ts";
 import { formatBytes, formatCount, formatMany } from "../report/numbers.ts";
 import { wrap } from "../report/wrap.ts";
 import { checkModel, configOf } from "./checkpoint-export.ts";
@@ -25,8 +27,8 @@ const seed = 42;
 /** @throws CheckpointError, ModelError */
 export async function runConvert({ from, output, model }: ConvertRequest, logger: Logger): Promise<void> {
   await using source = await readDeepSpeed(from);
-  const rename = renaming(source);
   const modelConfig = model === undefined ? undefined : await configOf(model);
+  const rename = renaming(source, modelConfig);
   if (modelConfig) {
     const tensors = [...source.tensors].map(
       ([name, { shape, trainable }]) => [rename(name), { shape, trainable, dtype: "f32" as const }] as const,
@@ -49,11 +51,12 @@ export async function runConvert({ from, output, model }: ConvertRequest, logger
   );
 }
 
-/** Names as Hugging Face's GPT2LMHeadModel has them: wrappers add `module.`, GPT2Model leaves `transformer.` out. */
-function renaming({ tensors }: ForeignCheckpoint): (name: string) => string {
+/** Wrappers add `module.`; a bare network leaves its prefix out. What the model is known by, or GPT-2 by its first tensor, has it. */
+function renaming({ tensors }: ForeignCheckpoint, model: ModelConfig | undefined): (name: string) => string {
   const plain = (name: string): string => name.replace(/^module\./, "");
-  const isBare = [...tensors.keys()].some((name) => plain(name) === "wte.weight");
-  return isBare ? (name) => canonicalName(plain(name)) : plain;
+  const isBareGpt2 = [...tensors.keys()].some((name) => plain(name) === "wte.weight");
+  const canonical = model ? tensorNamesOf(model).canonical : isBareGpt2 ? canonicalName : (name: string) => name;
+  return (name) => canonical(plain(name));
 }
 
 function configOfRun({ config, worldSize }: ForeignCheckpoint, logger: Logger): ResolvedConfig | undefined {

@@ -45,8 +45,16 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   );
 }
 
-function modelOf(folder: string, { run }: Manifest): ModelConfig {
-  if (run.model) return run.model as unknown as ModelConfig;
+/** The model that `train` keeps; a program of a user's own may have kept anything under that name. */
+export function savedModel({ run }: Pick<Manifest, "run">): ModelConfig | undefined {
+  const model = run.model as unknown as ModelConfig | null | undefined;
+  const isModel = typeof model === "object" && Number.isInteger(model?.layers) && Number.isInteger(model?.hidden);
+  return isModel ? (model ?? undefined) : undefined;
+}
+
+function modelOf(folder: string, manifest: Manifest): ModelConfig {
+  const model = savedModel(manifest);
+  if (model) return model;
   throw new UsageError(`${folder} does not say of what model it is; give --model`);
 }
 

@@ -4,12 +4,13 @@ import { openTraining } from "../checkpoint/open-training.ts";
 import { kindsOf, type Manifest } from "../checkpoint/training-manifest.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { printable } from "../errors/printable.ts";
-import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
+import { architectureOf, longestSequence } from "../nn/models/models.ts";
 import { formatBytes, formatCount, formatMany, formatReal } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
 import { wrap } from "../report/wrap.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { StateKind } from "../zero/state.ts";
+import { savedModel } from "./checkpoint-export.ts";
 
 /** @throws CheckpointError */
 export async function runInspect(path: string, isJson: boolean): Promise<void> {
@@ -77,11 +78,11 @@ function renderHead(folder: string, manifest: Manifest, older: number): string {
   ].join("\n");
 }
 
-function renderModel({ run }: Manifest): string[] {
-  const model = run.model as unknown as Partial<Gpt2Config> | null | undefined;
+function renderModel(manifest: Manifest): string[] {
+  const model = savedModel(manifest);
   if (!model) return [];
-  const { layers, hidden, heads, vocabularySize, positions } = model;
-  const sizes = `${layers} layers, width ${hidden}, ${heads} heads, ${vocabularySize} tokens, ${positions} positions`;
+  const { layers, hidden, heads, vocabularySize } = model;
+  const sizes = `${architectureOf(model)}: ${layers} layers, width ${hidden}, ${heads} heads, ${vocabularySize} tokens, ${longestSequence(model)} positions`;
   return [line("model", sizes)];
 }
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { openTraining } from "../../src/checkpoint/open-training.ts";
+import { savedModel } from "../../src/cli/checkpoint-export.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import { elementsOf } from "../../src/tensor/tensor.ts";
 import { run, temporaryFolder, tinyModel, tinyTokens, tooWide } from "./command.ts";
@@ -35,7 +36,7 @@ describe("inspect", () => {
     expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
     expect(stdout).toMatch(/^folder +.*step-00000003$/m);
     expect(stdout).toMatch(/^step +3, the newest of 2 there; the next sample is number 12, seed 42$/m);
-    expect(stdout).toMatch(/^model +3 layers, width 64, 4 heads, 256 tokens, 128 positions$/m);
+    expect(stdout).toMatch(/^model +gpt2: 3 layers, width 64, 4 heads, 256 tokens, 128 positions$/m);
     expect(stdout).toMatch(/^settings +stage 2, bf16; AdamW, learning rate /m);
     expect(stdout).toMatch(/^written by Shunya 0\.1\.0 on 2 ranks$/m);
     // 256*64 + 128*64 + 3 * (12*64*64 + 13*64) + 2*64
@@ -169,4 +170,10 @@ describe("export", () => {
       /no checkpoint of this model:\n {2}tensor transformer\.wte\.weight: found \[256, 64\]; wanted \[50257, 768\]/,
     );
   });
+});
+
+test("what else a program of one's own keeps under `model` is not taken for one", () => {
+  for (const model of [undefined, null, "gpt2", 3, [], {}, { layers: "two", hidden: 4 }])
+    expect(savedModel({ run: { model } as never })).toBeUndefined();
+  expect(savedModel({ run: { model: { layers: 2, hidden: 4 } } })).toEqual({ layers: 2, hidden: 4 });
 });

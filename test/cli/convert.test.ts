@@ -57,7 +57,7 @@ test.each([1, 2])("on %i ranks it goes on with DeepSpeed's losses", async (ranks
 test("what is inside, and exported, is the model", async () => {
   const { stdout } = await run(["checkpoint", "inspect", checkpoints]);
   expect(stdout).toMatch(/^settings +stage 2, fp32; AdamW, learning rate 0\.001000 with WarmupLR; batch 4/m);
-  expect(stdout).toMatch(/^model +2 layers, width 5, 1 heads, 11 tokens, 5 positions$/m);
+  expect(stdout).toMatch(/^model +gpt2: 2 layers, width 5, 1 heads, 11 tokens, 5 positions$/m);
   const exported = await run(["checkpoint", "export", checkpoints, "--output", join(here, "exported")]);
   expect(exported).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
 });
