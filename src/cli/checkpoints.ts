@@ -9,12 +9,16 @@ import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
 import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { formatMany } from "../report/numbers.ts";
+import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
 
 export const checkpointsOf = (output: string): string => join(output, "checkpoints");
 
 /** What a checkpoint keeps of a job beside the engine's configuration. */
-export function runOf(job: TrainJob, { model, prepared, tokens, sampler, seqLength, steps }: OpenedJob): JsonObject {
+export function runOf(
+  job: TrainJob,
+  { model, prepared, tokenizer, tokens, sampler, seqLength, steps }: OpenedJob,
+): JsonObject {
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
@@ -22,6 +26,7 @@ export function runOf(job: TrainJob, { model, prepared, tokens, sampler, seqLeng
       ...{ tokens: tokens.count, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
       ...(weights.length > 0 && { weights }),
     },
+    ...(tokenizer === byteTokenizer ? {} : { tokenizer: tokenizer.name }),
     // What was chosen for a user who named nothing is needed again when the run goes on.
     chosen: typeof job.config === "object" ? { config: job.config as Json, steps } : null,
   };
@@ -55,14 +60,16 @@ export class Resumption {
     return this.#manifest.step;
   }
 
-  /** A request without a model means the saved one, and what had been chosen with it. */
-  complete(request: TrainRequest): TrainRequest {
-    if (request.model !== undefined) return request;
-    const { model, data, chosen } = this.#manifest.run as {
+  /** A request without a model means the saved one, and what had been chosen with it; without a tokenizer the saved one. */
+  complete(asked: TrainRequest): TrainRequest {
+    const { tokenizer, model, data, chosen } = this.#manifest.run as {
+      tokenizer?: string;
       model?: ModelConfig;
       data?: { seqLength: number };
       chosen?: { config: object; steps: number } | null;
     };
+    const request = { ...asked, tokenizer: asked.tokenizer ?? tokenizer };
+    if (request.model !== undefined) return request;
     if (!model) throw new UsageError(`${this.folder} does not say of what model it is; give --model`);
     const config = request.config ?? chosen?.config;
     const seqLength = request.seqLength ?? data?.seqLength;

@@ -31,8 +31,6 @@ export interface Choice {
   readonly boundBy: "time" | "epochs" | "--steps";
 }
 
-/** Bytes are tokens. */
-export const chosenVocabulary = 256;
 const budgetSeconds = 9 * 60;
 /** Up to four epochs repeated text is nearly as good as new, up to sixteen it still teaches (Muennighoff et al. 2023). */
 export const mostEpochs = 8;
@@ -44,6 +42,13 @@ const nearlyAll = 2 / 3;
 const mostParametersPerByte = 8;
 /** bf16 costs accuracy: it must pay in time. */
 const leastGainOfBf16 = 1.2;
+
+/** The text as a model will see it. */
+export interface ChoiceText {
+  /** Without a byte-order mark. */
+  readonly tokenCount: number;
+  readonly vocabularySize: number;
+}
 
 interface Shape {
   readonly hidden: number;
@@ -68,14 +73,13 @@ const shapes: readonly Shape[] = [
 
 /**
  * The largest shape that time and text are enough for, or else the smallest.
- * @param tokenCount bytes of the text, without a byte-order mark
  * @throws ConfigError where the user's file or overrides are wrong, DataError where the text is shorter than any window
  */
-export async function chooseJob(request: TrainRequest, tokenCount: number, speed: MachineSpeed): Promise<Choice> {
-  const fillable = shapes.filter(({ positions }) => tokenCount > (request.seqLength ?? positions));
+export async function chooseJob(request: TrainRequest, text: ChoiceText, speed: MachineSpeed): Promise<Choice> {
+  const fillable = shapes.filter(({ positions }) => text.tokenCount > (request.seqLength ?? positions));
   let choice: Choice | undefined;
   for (const shape of fillable.length > 0 ? fillable : shapes.slice(-1)) {
-    const weighed = await weigh(shape, request, tokenCount, speed);
+    const weighed = await weigh(shape, request, text, speed);
     choice = weighed.choice;
     if (weighed.fits) break;
   }
@@ -85,16 +89,22 @@ export async function chooseJob(request: TrainRequest, tokenCount: number, speed
 async function weigh(
   shape: Shape,
   request: TrainRequest,
-  tokenCount: number,
+  { tokenCount, vocabularySize }: ChoiceText,
   speed: MachineSpeed,
 ): Promise<{ choice: Choice; fits: boolean }> {
-  const model = modelOf(shape, request.seqLength);
+  const model = modelOf({ shape, vocabularySize }, request.seqLength);
   const seqLength = model.positions;
   const { windowCount: windows } = new WindowSampler({ ...request, tokenCount, seqLength });
   const microBatch = microBatchFor(windows, request, seqLength);
   const precision = speed.bf16 > leastGainOfBf16 * speed.fp32 ? "bf16" : "fp32";
   // A step's operations do not depend on how many steps there are, but the number of steps depends on them.
-  const { config: first } = resolveFor(request, { shape, microBatch, precision, steps: request.steps ?? 1 });
+  const { config: first } = resolveFor(request, {
+    shape,
+    vocabularySize,
+    microBatch,
+    precision,
+    steps: request.steps ?? 1,
+  });
   const foretold = await forecastShape(model, { config: first, seqLength, threads: request.threads });
   const threads = Math.min(speed.cores, request.ranks * request.threads);
   const reached = shape.shareOfPeak * threads * speed[first.precision === "bf16" ? "bf16" : "fp32"];
@@ -110,7 +120,7 @@ async function weigh(
     shortagesOf(needOf(foretold, disk), roomOf(request, disk)).length === 0 &&
     parameters <= mostParametersPerByte * tokenCount &&
     (byTime >= nearlyAll * byEpochs || tokens >= leastTokensPerParameter * parameters);
-  const { settings } = resolveFor(request, { shape, microBatch, precision, steps });
+  const { settings } = resolveFor(request, { shape, vocabularySize, microBatch, precision, steps });
   const choice: Choice = {
     job: { ...request, model, steps, config: settings ?? request.config },
     model,
@@ -139,6 +149,7 @@ function microBatchFor(windows: number, { ranks, steps }: TrainRequest, seqLengt
 /** What of a configuration is chosen. */
 interface Proposal {
   readonly shape: Shape;
+  readonly vocabularySize: number;
   readonly microBatch: number;
   readonly precision: "fp32" | "bf16";
   readonly steps: number;
@@ -150,7 +161,7 @@ function resolveFor(
   proposal: Proposal,
 ): { config: ResolvedConfig; settings: object | undefined } {
   const settings = request.config === undefined ? settingsOf(proposal, request.ranks) : undefined;
-  const model = modelOf(proposal.shape, request.seqLength);
+  const model = modelOf(proposal, request.seqLength);
   const config = resolveConfig({
     file: parseJobConfig(settings ?? request.config),
     overrides: request.overrides,
@@ -185,11 +196,14 @@ function settingsOf({ shape, microBatch, precision, steps }: Proposal, ranks: nu
 }
 
 /** @param positions the user's, in place of the shape's */
-const modelOf = ({ hidden, layers, heads, ...shape }: Shape, positions: number | undefined): Gpt2Config => ({
-  vocabularySize: chosenVocabulary,
+const modelOf = (
+  { shape, vocabularySize }: Pick<Proposal, "shape" | "vocabularySize">,
+  positions: number | undefined,
+): Gpt2Config => ({
+  vocabularySize,
   positions: positions ?? shape.positions,
-  hidden,
-  layers,
-  heads,
+  hidden: shape.hidden,
+  layers: shape.layers,
+  heads: shape.heads,
   ...plainGpt2,
 });

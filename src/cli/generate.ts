@@ -1,16 +1,20 @@
-/** `shunya generate`: continues a prompt with a model folder. Text is UTF-8 bytes, the tokens of this version. */
+/** `shunya generate`: continues a prompt with a model folder. */
 import { resolveConfig } from "../config/resolve.ts";
+import { checkVocabulary } from "../data/vocabulary.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { initializeIn } from "../launch/initialize.ts";
 import { joinWorld } from "../launch/world.ts";
 import type { LanguageBatch } from "../nn/models/language-model.ts";
 import { createModel, longestSequence } from "../nn/models/models.ts";
 import { uniform } from "../tensor/random.ts";
-import { openModel } from "./job.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import { openJobTokenizer, openModel } from "./job.ts";
 
 export interface GenerateOptions {
   readonly model: string;
   readonly prompt: string;
+  /** Undefined: the model folder's, or else bytes. */
+  readonly tokenizer?: string | undefined;
   readonly tokens: number;
   /** 0: always the likeliest token. */
   readonly temperature: number;
@@ -19,19 +23,15 @@ export interface GenerateOptions {
   readonly seed: number;
 }
 
-/** Byte values are the first 256 tokens. */
-const byteTokens = 256;
-
-/** Yields the continuation's bytes one by one. @throws ModelError for a folder without weights */
-export async function* generate(options: GenerateOptions): AsyncGenerator<number> {
+/** Yields the continuation's tokens one by one, until a text ends. @throws ModelError for a folder without weights */
+export async function* generate(options: GenerateOptions, tokenizer: Tokenizer): AsyncGenerator<number> {
   await using opened = await openModel(options.model);
   const { config, weights } = opened;
   if (!weights)
     throw new ModelError(`${options.model} has no weights (no model.safetensors); give a folder that training wrote`);
-  if (config.vocabularySize < byteTokens)
-    throw new ModelError(`${options.model} has ${config.vocabularySize} tokens; text needs the 256 byte values`);
-  const tokens = [...new TextEncoder().encode(options.prompt)];
-  if (tokens.length === 0) throw new UsageError("the prompt is empty; give at least one character with --prompt");
+  checkVocabulary(tokenizer, config.vocabularySize);
+  const tokens = [...tokenizer.encode(options.prompt, { addSpecialTokens: true })];
+  if (options.prompt === "") throw new UsageError("the prompt is empty; give at least one character with --prompt");
   const model = createModel(config);
   for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
   const overrides = [["train_micro_batch_size_per_gpu", 1]] as const;
@@ -40,21 +40,22 @@ export async function* generate(options: GenerateOptions): AsyncGenerator<number
   for (let i = 0; i < options.tokens; i++) {
     const window = Int32Array.from(tokens.slice(-longestSequence(config)));
     const logits = await engine.infer((tape) => model.nextLogits(tape, tape.integers(window, [1, window.length])));
-    const next = sample(logits.subarray(0, byteTokens), options, i);
+    const next = sample(logits.subarray(0, tokenizer.vocabularySize), options, i);
+    if (next === tokenizer.endOfText) return;
     tokens.push(next);
     yield next;
   }
 }
 
-/** Writes the prompt and, byte by byte, what follows it. */
+/** Writes the prompt and, as its characters are complete, what follows it. */
 export async function printContinuation(options: GenerateOptions): Promise<void> {
-  const decoder = new TextDecoder();
-  const bytes = generate(options);
-  const first = await bytes.next(); // an error comes before anything is printed
+  const tokenizer = await openJobTokenizer(options);
+  const tokens = generate(options, tokenizer);
+  const first = await tokens.next(); // an error comes before anything is printed
   process.stdout.write(options.prompt);
-  for (let next = first; !next.done; next = await bytes.next())
-    process.stdout.write(decoder.decode(Uint8Array.of(next.value), { stream: true }));
-  process.stdout.write(`${decoder.decode()}\n`);
+  const text = tokenizer.stream();
+  for (let next = first; !next.done; next = await tokens.next()) process.stdout.write(text.push(next.value));
+  process.stdout.write(`${text.end()}\n`);
 }
 
 /** Draws from softmax(logits / temperature) over the topK likeliest tokens. */

@@ -2,7 +2,6 @@
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
-import { byteTokenizer } from "../data/byte-tokenizer.ts";
 import { MixedSampler } from "../data/mixed-sampler.ts";
 import { type PreparedData, type PreparedSource, type PrepareOptions, prepareData } from "../data/prepare.ts";
 import { type Sampler, type SamplerOptions, WindowSampler } from "../data/sampler.ts";
@@ -14,6 +13,8 @@ import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
 import { createModel, longestSequence, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
+import { findTokenizer } from "../tokenizer/open.ts";
+import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type ValidationData, validationData } from "./validation.ts";
 
 /** What `shunya train` was asked for. */
@@ -39,6 +40,8 @@ export interface TrainJob {
   readonly prepared?: PreparedData | undefined;
   /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
   readonly evalEvery?: number | undefined;
+  /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
+  readonly tokenizer?: string | undefined;
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
@@ -75,6 +78,7 @@ export interface OpenedJob extends AsyncDisposable {
   readonly config: ConfigResolution;
   readonly model: OpenedModel;
   readonly prepared: PreparedData;
+  readonly tokenizer: Tokenizer;
   readonly tokens: TokenSource;
   readonly sampler: Sampler;
   readonly validation: ValidationData | undefined;
@@ -87,11 +91,30 @@ export interface OpenedModel extends AsyncDisposable {
   readonly weights: ModelFolder["weights"];
 }
 
-/** A published name, a folder with config.json and perhaps weights, or a shape. */
-export async function openModel(model: TrainJob["model"]): Promise<OpenedModel> {
-  const config = typeof model === "string" ? publishedConfig(model) : model;
-  if (config === undefined) return openModelFolder(model as string);
+/**
+ * A published name, a folder with config.json and perhaps weights, or a shape. Of a published name only the shape is known, and
+ * training begins from scratch: its vocabulary is the tokenizer's then.
+ */
+export async function openModel(model: TrainJob["model"], tokenizer: Tokenizer = byteTokenizer): Promise<OpenedModel> {
+  const named = typeof model === "string" ? publishedConfig(model) : model;
+  if (named === undefined) return openModelFolder(model as string);
+  const hasOwn = typeof model === "string" && tokenizer !== byteTokenizer;
+  const config = hasOwn ? { ...named, vocabularySize: tokenizer.vocabularySize } : named;
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
+}
+
+/** What text is encoded with: what was named, or the model folder's own, or bytes. @throws ModelError */
+export async function openJobTokenizer({
+  tokenizer,
+  model,
+}: Pick<TrainRequest, "tokenizer" | "model">): Promise<Tokenizer> {
+  if (tokenizer !== undefined) return openTokenizer(tokenizer);
+  const own = isFolder(model) ? await findTokenizer(model) : undefined;
+  return own === undefined ? byteTokenizer : openTokenizer(own);
+}
+
+function isFolder(model: TrainRequest["model"]): model is string {
+  return typeof model === "string" && publishedConfig(model) === undefined;
 }
 
 /** The file or object of a job as the configuration reader takes it. */
@@ -100,15 +123,25 @@ export function parseJobConfig(config: TrainJob["config"]): ParsedConfig | undef
   return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
+/** Where workers find `openTokenizer`. */
+const tokenizerModule = new URL(
+  import.meta.url.endsWith(".ts") ? "../tokenizer/tokenizer.ts" : "../tokenizer/tokenizer.js",
+  import.meta.url,
+).href;
+
 /** Checks all data once, makes tokens of what is none, and holds out what is for validation. @throws DataError, UsageError */
 export async function prepareJobData(
   { data, reading }: Pick<TrainJob, "data" | "reading">,
-  vocabularySize: number,
+  { tokenizer, vocabularySize }: Pick<PrepareOptions, "tokenizer" | "vocabularySize">,
   onProgress?: PrepareOptions["onProgress"],
 ): Promise<PreparedData> {
   const options: PrepareOptions = {
-    tokenizer: byteTokenizer,
+    tokenizer,
     vocabularySize,
+    ...(tokenizer !== byteTokenizer && {
+      tokenizerFiles: [tokenizer.name],
+      tokenizerModule: { module: tokenizerModule, argument: tokenizer.name },
+    }),
     textField: reading?.textField ?? "text",
     cacheFolder: reading?.cacheFolder ?? defaultCacheFolder(),
     ...(onProgress && { onProgress }),
@@ -137,7 +170,8 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     for (const resource of opened.reverse()) await resource[Symbol.asyncDispose]();
   };
   try {
-    const model = await openModel(job.model);
+    const tokenizer = await openJobTokenizer(job);
+    const model = await openModel(job.model, tokenizer);
     opened.push(model);
     const longest = longestSequence(model.config);
     const seqLength = job.seqLength ?? longest;
@@ -148,7 +182,7 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
       );
     }
     const { vocabularySize } = model.config;
-    const prepared = job.prepared ?? (await prepareJobData(job, vocabularySize, onProgress));
+    const prepared = job.prepared ?? (await prepareJobData(job, { tokenizer, vocabularySize }, onProgress));
     const openSources = async (sources: readonly PreparedSource[]): Promise<TokenSource> => {
       const ranges = sources.flatMap((source) => source.ranges);
       const tokens = await openRanges(ranges, { vocabularySize });
@@ -169,7 +203,18 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     });
     checkFolders(config);
     const steps = stepsOf(config.trainBatch);
-    return { config, model, prepared, tokens, sampler, validation, seqLength, steps, [Symbol.asyncDispose]: close };
+    return {
+      config,
+      model,
+      tokenizer,
+      prepared,
+      tokens,
+      sampler,
+      validation,
+      seqLength,
+      steps,
+      [Symbol.asyncDispose]: close,
+    };
   } catch (error) {
     await close();
     throw error;

@@ -17,7 +17,7 @@ const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
 
 const dataHelp =
-  "UTF-8 text (bytes are tokens), .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
+  "UTF-8 text, .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
 
 /** Far more than a machine is good for; each rank is a process. */
 const mostRanks = 256;
@@ -36,6 +36,7 @@ interface TrainFlags {
   readonly validation?: number;
   readonly validationData?: readonly string[];
   readonly evalEvery?: number;
+  readonly tokenizer?: string;
   readonly ranks: number;
   readonly steps?: number;
   readonly seqLength?: number;
@@ -84,6 +85,10 @@ function trainCommand(): Command {
       "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
     .requiredOption("--data <path...>", dataHelp)
+    .option(
+      "--tokenizer <dir|file>",
+      "a tokenizer.json for text (default: the model folder's, or else bytes are tokens)",
+    )
     .option("--text-field <name>", "field of JSONL and Parquet data that holds the text", "text")
     .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
     .option("--validation <share>", "hold out this share of each source, such as 0.01, from its end", parseShare)
@@ -134,6 +139,7 @@ function trainCommand(): Command {
         data: flags.data,
         reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
         evalEvery: flags.evalEvery,
+        tokenizer: flags.tokenizer,
         ranks: flags.ranks,
         steps: flags.steps,
         seqLength: flags.seqLength,
@@ -182,7 +188,8 @@ function generateCommand(): Command {
     .description("continue a prompt with a trained model")
     .requiredOption("--model <dir>", "a folder with config.json and model.safetensors")
     .requiredOption("--prompt <text>", "what to continue")
-    .option("--tokens <n>", "how many tokens (bytes)", parseInteger(1), 200)
+    .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
+    .option("--tokens <n>", "how many tokens", parseInteger(1), 200)
     .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, 0.8)
     .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
     .option("--seed <n>", "of the draws", parseInteger(0), 42)
@@ -190,6 +197,7 @@ function generateCommand(): Command {
       async (flags: {
         model: string;
         prompt: string;
+        tokenizer?: string;
         tokens: number;
         temperature: number;
         topK: number;

@@ -14,6 +14,7 @@ import { renderSizes } from "../report/sizes-table.ts";
 import { renderTrafficTables } from "../report/traffic-table.ts";
 import type { RankMemory } from "../report/types.ts";
 import { wrap } from "../report/wrap.ts";
+import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
@@ -24,7 +25,7 @@ const labelWidth = 11;
 
 export function renderOpening(
   job: TrainJob,
-  { config, sampler, seqLength, steps, tokens, validation }: OpenedJob,
+  { config, model, sampler, seqLength, steps, tokenizer, tokens, validation }: OpenedJob,
   f: Forecast,
 ): string {
   const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
@@ -41,6 +42,7 @@ export function renderOpening(
       ? [["", `${formatMany(validation.windows, "window")} held out for validation`] satisfies [string, string]]
       : []),
     ...(sampler instanceof MixedSampler ? mixRows(sampler, steps * trainBatch) : []),
+    ...tokenizerRows(tokenizer, model.config.vocabularySize),
     [
       "batch",
       `${formatMany(microBatch, "window")} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")} = ${formatMany(trainBatch, "window")} a step`,
@@ -69,6 +71,13 @@ function mixRows(sampler: MixedSampler, samples: number): [label: string, text: 
       "",
       `${formatShare(share, 1)} from ${name}: ${oneDecimal(epochs)} epochs of it`,
     ]);
+}
+
+/** Bytes go without saying. */
+function tokenizerRows({ name, vocabularySize }: Tokenizer, ofModel: number): [string, string][] {
+  if (name === byteTokenizer.name) return [];
+  const model = vocabularySize === ofModel ? "the model's vocabulary" : `${formatCount(ofModel)} in the model`;
+  return [["tokenizer", `${name}: ${formatCount(vocabularySize)} tokens, ${model}`]];
 }
 
 /** "0.04", "12.5", "1,234". */

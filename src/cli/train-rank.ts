@@ -15,6 +15,7 @@ import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
 import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
+import { copyTokenizer } from "./tokenizer-files.ts";
 import { recordTrace, type TraceMessage } from "./trace-rank.ts";
 import { type ValidationRecord, validate } from "./validation.ts";
 
@@ -53,6 +54,7 @@ async function main(): Promise<void> {
   if (stopped instanceof InterruptedError) await checkpoints.atEnd();
   if (job.output !== undefined) {
     await saveModel(engine, opened.model.config, job.output);
+    if (engine.group.rank === 0) await copyTokenizer(opened.tokenizer, job.output);
     tell({ type: "saved", afterStep: engine.steps });
   }
   if (stopped) throw stopped;

@@ -14,19 +14,21 @@ import { RunReport } from "../monitor/run-report.ts";
 import { formatBytes } from "../report/numbers.ts";
 import { describeTerminal } from "../report/progress.ts";
 import { wrap } from "../report/wrap.ts";
+import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkSaving, Resumption } from "./checkpoints.ts";
-import { type Choice, chooseJob, chosenVocabulary } from "./choice.ts";
+import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
-import { openJob, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
+import { openJob, openJobTokenizer, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
 import { OutputLock } from "./output-lock.ts";
 import { type PreparationTeller, preparationTeller } from "./preparation.ts";
 import { StepPrinter } from "./step-printer.ts";
 import { renderOpening, renderSummary, type ValidatedStep } from "./summary.ts";
+import { checkTokenizerThere } from "./tokenizer-files.ts";
 import { TraceFile } from "./trace-file.ts";
 import type { TrainMessage } from "./train-rank.ts";
 
@@ -64,7 +66,10 @@ export async function runTrain(
     write(await renderDryRun(job, opened));
     return { exitCode: exitCodes.ok, records: [] };
   }
-  if (job.output !== undefined) await checkOutput(job.output);
+  if (job.output !== undefined) {
+    await checkOutput(job.output);
+    checkTokenizerThere(job.output, opened.tokenizer, asked.overwrite);
+  }
   using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
   const settingsName = choice?.settings && keptConfigName;
   if (job.output !== undefined && !asked.overwrite) await checkReplaced(job.output, { job, settingsName, resumed });
@@ -140,22 +145,29 @@ function belowProgress(logger: Logger, printer: StepPrinter): Logger {
 
 /** @throws DataError, ConfigError */
 async function chooseAndTell(request: TrainRequest, onProgress: PreparationTeller): Promise<Choice> {
-  const prepared = await prepareBytes(request, onProgress);
+  const tokenizer = await openJobTokenizer(request);
+  const prepared = await prepareForChoice(request, tokenizer, onProgress);
   const tokenCount = prepared.sources.reduce((sum, { tokens }) => sum + tokens, 0);
   const speed = measureSpeed();
-  const choice = await chooseJob({ ...request, prepared }, tokenCount, speed);
+  const { vocabularySize } = tokenizer;
+  const choice = await chooseJob({ ...request, prepared }, { tokenCount, vocabularySize }, speed);
   write(renderChoice(choice, speed));
   return choice;
 }
 
-/** The data as a model of bytes sees them. @throws DataError */
-async function prepareBytes(request: TrainRequest, onProgress: PreparationTeller): Promise<PreparedData> {
+/** The data as a model sees them that has the tokenizer's vocabulary. @throws DataError */
+async function prepareForChoice(
+  request: TrainRequest,
+  tokenizer: Tokenizer,
+  onProgress: PreparationTeller,
+): Promise<PreparedData> {
   try {
-    return await prepareJobData(request, chosenVocabulary, onProgress);
+    return await prepareJobData(request, { tokenizer, vocabularySize: tokenizer.vocabularySize }, onProgress);
   } catch (error) {
-    if (!(error instanceof DataError) || !request.data.some((path) => path.endsWith(".bin"))) throw error;
+    const isOther = tokenizer === byteTokenizer && request.data.some((path) => path.endsWith(".bin"));
+    if (!(error instanceof DataError) || !isOther) throw error;
     throw new DataError(
-      `${error.message}.\nA model that Shunya chooses reads bytes; give --model for tokens of another kind`,
+      `${error.message}.\nA model that Shunya chooses reads bytes; give --model or --tokenizer for tokens of another kind`,
     );
   }
 }

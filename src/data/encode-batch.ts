@@ -1,8 +1,11 @@
 /** Pieces of documents to tokens, with the borders between documents: the same in the main thread and in a worker. */
 
 import { DataError } from "../errors/errors.ts";
-import type { Tokenizer } from "./byte-tokenizer.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { DocumentPiece } from "./documents.ts";
+
+/** What making tokens of data needs of a tokenizer. */
+export type TextTokenizer = Pick<Tokenizer, "encode" | "endOfText" | "name" | "vocabularySize">;
 
 export interface EncodableBatch {
   readonly pieces: readonly DocumentPiece[];
@@ -11,7 +14,7 @@ export interface EncodableBatch {
 }
 
 /** @throws DataError that names the place of a text on which the tokenizer fails */
-export function encodeBatch(tokenizer: Tokenizer, { pieces, border }: EncodableBatch): Uint32Array<ArrayBuffer> {
+export function encodeBatch(tokenizer: TextTokenizer, { pieces, border }: EncodableBatch): Uint32Array<ArrayBuffer> {
   const parts: Uint32Array[] = [];
   for (const { text, file, line, isLast } of pieces) {
     try {

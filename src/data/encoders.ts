@@ -5,8 +5,7 @@ import { availableParallelism } from "node:os";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { DataError } from "../errors/errors.ts";
-import type { Tokenizer } from "./byte-tokenizer.ts";
-import { type EncodableBatch, encodeBatch } from "./encode-batch.ts";
+import { type EncodableBatch, encodeBatch, type TextTokenizer } from "./encode-batch.ts";
 
 /** How a worker comes by a tokenizer, which cannot be sent to it: `(await import(module)).openTokenizer(argument)`. */
 export interface TokenizerModule {
@@ -22,7 +21,7 @@ export interface Encoders extends AsyncDisposable {
   encode(batch: EncodableBatch): Promise<Uint32Array>;
 }
 
-export const inThisThread = (tokenizer: Tokenizer): Encoders => ({
+export const inThisThread = (tokenizer: TextTokenizer): Encoders => ({
   mostAhead: 1,
   encode: async (batch) => encodeBatch(tokenizer, batch),
   [Symbol.asyncDispose]: async () => {},

@@ -3,17 +3,19 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { DataError } from "../errors/errors.ts";
-import { byteTokenizer, type Tokenizer } from "./byte-tokenizer.ts";
+import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { DocumentFile } from "./documents.ts";
+import type { TextTokenizer } from "./encode-batch.ts";
 import { type Encoders, inThisThread, type TokenizerModule, WorkerEncoders } from "./encoders.ts";
 import { describeFindings, type Finding, Findings } from "./findings.ts";
 import { type DataSource, findSources, type SourceFile } from "./source-files.ts";
 import { TokenCache } from "./token-cache.ts";
 import { TokenFile, type TokenRange } from "./token-file.ts";
 import { tokenize } from "./tokenize.ts";
+import { checkVocabulary } from "./vocabulary.ts";
 
 export interface PrepareOptions {
-  readonly tokenizer: Tokenizer;
+  readonly tokenizer: TextTokenizer;
   /** Of the model: every id is below it. */
   readonly vocabularySize: number;
   readonly textField: string;
@@ -45,6 +47,7 @@ export interface PreparedData {
 
 /** Checks all data once, turning what is not tokens yet into cached token files. @throws DataError, UsageError */
 export async function prepareData(args: readonly string[], options: PrepareOptions): Promise<PreparedData> {
+  if (options.tokenizer !== byteTokenizer) checkVocabulary(options.tokenizer, options.vocabularySize);
   const sources: PreparedSource[] = [];
   const notices: string[] = [];
   const inputs: string[] = [];

@@ -2,8 +2,8 @@
 
 import type { FileHandle } from "node:fs/promises";
 import { DataError } from "../errors/errors.ts";
-import type { Tokenizer } from "./byte-tokenizer.ts";
 import { type DocumentFile, type DocumentPiece, documentsOf, type ReadOptions } from "./documents.ts";
+import type { TextTokenizer } from "./encode-batch.ts";
 import type { Encoders } from "./encoders.ts";
 import { EmptyFileError } from "./file-bytes.ts";
 import { encodablePieces } from "./pieces.ts";
@@ -12,7 +12,7 @@ import type { TokenBytes } from "./token-file.ts";
 import { TokenWriter } from "./token-writer.ts";
 
 export interface TokenizeOptions extends ReadOptions {
-  readonly tokenizer: Tokenizer;
+  readonly tokenizer: TextTokenizer;
   readonly encoders: Encoders;
   readonly files: readonly DocumentFile[];
   /** Empty files are left out, and not refused. */
@@ -52,7 +52,7 @@ export async function tokenize(handle: FileHandle, options: TokenizeOptions): Pr
   return { tokens: writer.count, tokenBytes, largestId: writer.largest, documents, findings: findings.list() };
 }
 
-function borderOf(tokenizer: Tokenizer, { format }: DocumentFile): Uint32Array {
+function borderOf(tokenizer: TextTokenizer, { format }: DocumentFile): Uint32Array {
   if (tokenizer.endOfText !== undefined) return Uint32Array.of(tokenizer.endOfText);
   return format === "text" ? new Uint32Array(0) : tokenizer.encode("\n");
 }

@@ -5,6 +5,7 @@ import { ModelError, UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
 import { makeExact, type Parts } from "./exactness.ts";
 import type { DecodeOptions, EncodeOptions, Tokenizer, TokenizerSettings, TokenStream } from "./tokenizer.ts";
+import { type Pipeline, WordCache } from "./word-cache.ts";
 
 /** A tokenizer.json with the parts that the library takes for granted. */
 export interface TokenizerJson {
@@ -31,6 +32,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
   readonly endOfText: number | undefined;
   readonly settings: TokenizerSettings;
   readonly #library: Library;
+  /** Undefined for a tokenizer of another kind than it knows. */
+  readonly #words: WordCache | undefined;
 
   constructor(path: string, json: TokenizerJson, settings: TokenizerSettings) {
     this.name = path;
@@ -38,6 +41,10 @@ export class HuggingFaceTokenizer implements Tokenizer {
     // The settings are of Python's wrapper; what they change there after decoding is not the tokenizer's own doing.
     this.#library = new Library(json, {});
     makeExact(this.#library as unknown as Parts);
+    this.#words = WordCache.of(
+      this.#library as unknown as Pipeline,
+      json.added_tokens.map(({ content }) => content),
+    );
     const added = json.added_tokens.reduce((most, { id }) => Math.max(most, id + 1), 0);
     this.vocabularySize = Math.max(added, vocabularyEnd(path, json.model.vocab as object));
     this.endOfText = this.#findEnd(path);
@@ -45,6 +52,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
 
   encode(text: string, options: EncodeOptions = {}): Uint32Array {
     if (text === "" && !options.addSpecialTokens) return new Uint32Array();
+    const known = options.addSpecialTokens ? undefined : this.#words?.encode(text);
+    if (known) return known;
     const { ids } = this.#library.encode(text, { add_special_tokens: options.addSpecialTokens ?? false });
     return Uint32Array.from(ids);
   }
@@ -72,7 +81,9 @@ export class HuggingFaceTokenizer implements Tokenizer {
       return text.slice(before.length);
     };
     return {
-      push(id) {
+      push: (id) => {
+        // A model may have more rows than the tokenizer has tokens.
+        if (this.tokenOf(id) === undefined) return "";
         pending.push(id);
         return flush(false);
       },

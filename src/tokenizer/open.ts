@@ -9,6 +9,8 @@ import type { Tokenizer, TokenizerSettings } from "./tokenizer.ts";
 
 export const tokenizerName = "tokenizer.json";
 export const settingsName = "tokenizer_config.json";
+/** Newer folders keep the chat template in a file of its own. */
+export const chatTemplateName = "chat_template.jinja";
 
 /** A tokenizer in a form that is not read here; people have the folder and wonder. */
 const otherForms = ["tokenizer.model", "vocab.json", "vocab.txt", "spiece.model"];
@@ -31,7 +33,7 @@ export async function openTokenizerJson(folderOrFile: string): Promise<Tokenizer
   const path = found.isDirectory() ? join(folderOrFile, tokenizerName) : folderOrFile;
   if (found.isDirectory() && (await findTokenizer(folderOrFile)) === undefined) throw await noTokenizer(folderOrFile);
   const json = checkTokenizer(path, await readJson(path));
-  const settings = await readSettings(join(dirname(path), settingsName));
+  const settings = await readSettings(dirname(path));
   try {
     return new HuggingFaceTokenizer(path, json, settings);
   } catch (error) {
@@ -44,7 +46,7 @@ export async function openTokenizerJson(folderOrFile: string): Promise<Tokenizer
 
 async function noTokenizer(folder: string): Promise<ModelError> {
   for (const name of otherForms) {
-    if ((await stat(join(folder, name)).catch(() => undefined)) === undefined) continue;
+    if (!(await isThere(join(folder, name)))) continue;
     return new ModelError(
       `${folder} has its tokenizer in ${name}; wanted ${tokenizerName}: save it again with a fast tokenizer of transformers`,
     );
@@ -53,9 +55,7 @@ async function noTokenizer(folder: string): Promise<ModelError> {
 }
 
 async function readJson(path: string): Promise<unknown> {
-  const text = await readFile(path, "utf8").catch((error: Error) => {
-    throw new ModelError(`${path} cannot be read: ${error.message}`, { cause: error });
-  });
+  const text = await readText(path);
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -63,11 +63,22 @@ async function readJson(path: string): Promise<unknown> {
   }
 }
 
-async function readSettings(path: string): Promise<TokenizerSettings> {
-  if ((await stat(path).catch(() => undefined)) === undefined) return {};
-  const settings = await readJson(path);
+async function readSettings(folder: string): Promise<TokenizerSettings> {
+  const path = join(folder, settingsName);
+  const settings = (await isThere(path)) ? await readJson(path) : {};
   if (!isObject(settings)) throw new ModelError(`${path} holds no JSON object; wanted a tokenizer's settings`);
-  return settings;
+  const template = join(folder, chatTemplateName);
+  return (await isThere(template)) ? { ...settings, chat_template: await readText(template) } : settings;
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined)) !== undefined;
+}
+
+function readText(path: string): Promise<string> {
+  return readFile(path, "utf8").catch((error: Error) => {
+    throw new ModelError(`${path} cannot be read: ${error.message}`, { cause: error });
+  });
 }
 
 /** What the library takes for granted. */

@@ -35,7 +35,7 @@ const speed: MachineSpeed = { fp32: 118e9, bf16: 235e9, cores: 2 };
 const novel = 1_100_000;
 
 const choose = (changes: Partial<TrainRequest>, tokens = novel, machine = speed): Promise<Choice> =>
-  chooseJob({ ...request, ...changes }, tokens, machine);
+  chooseJob({ ...request, ...changes }, { tokenCount: tokens, vocabularySize: 256 }, machine);
 
 const minutes = ({ seconds }: Choice): number => seconds / 60;
 const setting = (choice: Choice, path: string): unknown =>

@@ -1,10 +1,10 @@
 // `shunya tokenizer` as a user runs it.
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import { openTokenizer } from "../../src/tokenizer/tokenizer.ts";
-import { root, run, temporaryFolder } from "./command.ts";
+import { root, run, temporaryFolder, tinyModel } from "./command.ts";
 
 const folder = temporaryFolder();
 const text = join(folder, "text.txt");
@@ -55,4 +55,30 @@ test("encode and decode undo each other; show names pieces", async () => {
   expect(stdout).toMatch(/^8 bytes, 5 tokens, 1\.60 bytes per token$/m);
   expect((await run(["tokenizer", "encode", "é"])).stdout).toBe("195 169\n");
   expect((await run(["tokenizer", "show", "--tokenizer", root])).stderr).toMatch(/has no tokenizer.json/);
+});
+
+test("a model trained with it has its vocabulary, keeps it, and generates with it", async () => {
+  const output = join(folder, "model");
+  const shape = ["--seq-length", "16", "--steps", "2", "--threads", "1", "--data-cache", join(folder, "cache")];
+  const config = join(folder, "config.json");
+  writeFileSync(config, JSON.stringify({ train_micro_batch_size_per_gpu: 1, optimizer: { type: "AdamW" } }));
+  const dry = ["train", "--model", "gpt2", "--tokenizer", trained, "--data", text, "--config", config, ...shape];
+  expect((await run([...dry, "--dry-run"])).stdout).toMatch(/^tokenizer +\S+: 305 tokens, the\s+model's vocabulary$/m);
+
+  const from = join(folder, "from");
+  mkdirSync(from);
+  const tiny = JSON.parse(readFileSync(join(tinyModel, "config.json"), "utf8")) as object;
+  writeFileSync(join(from, "config.json"), JSON.stringify({ ...tiny, vocab_size: 305 }));
+  const train = ["train", "--model", from, "--data", text, "--config", config, "--output", output, ...shape];
+  expect(await run([...train, "--tokenizer", trained])).toMatchObject({ exitCode: exitCodes.ok });
+  expect(readFileSync(join(output, "tokenizer.json"))).toEqual(readFileSync(join(trained, "tokenizer.json")));
+  const prompt = ["generate", "--model", output, "--prompt", "भारत", "--tokens", "8", "--temperature", "0"];
+  const { stdout, stderr } = await run(prompt);
+  expect({ stdout, stderr }).toEqual({ stdout: expect.stringMatching(/^भारत.*\n$/s) as string, stderr: "" });
+
+  // Bytes beside a tokenizer that was not used, and a tokenizer that the model has no rows for.
+  const bytes = await run([...train, "--overwrite"]);
+  expect(bytes.stderr).toMatch(/holds a tokenizer.json, and in this run bytes are tokens/);
+  const small = await run(["generate", "--model", tinyModel, "--prompt", "x", "--tokenizer", trained]);
+  expect(small.stderr).toMatch(/has 305 tokens, and the model's vocabulary ends at 256/);
 });

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, renameSync, statSync, truncateSync, utimesSy
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { byteTokenizer } from "../../src/data/byte-tokenizer.ts";
+import { byteTokenizer } from "../../src/tokenizer/tokenizer.ts";
 import { DataFolder } from "./prepared.ts";
 import { wordTokenizer } from "./word-tokenizer.ts";
 
@@ -100,7 +100,7 @@ test("runs that make one entry at the same moment agree, and nothing remains asi
   const src = new URL("../../src/data", import.meta.url).href;
   const script = `
     const { prepareData } = await import("${src}/prepare.ts");
-    const { byteTokenizer } = await import("${src}/byte-tokenizer.ts");
+    const { byteTokenizer } = await import("${src}/../tokenizer/tokenizer.ts");
     const options = { tokenizer: byteTokenizer, vocabularySize: 256, textField: "text", cacheFolder: ${JSON.stringify(data.cache)} };
     console.log((await prepareData([${JSON.stringify(file)}], options)).sources[0].tokens);`;
   const cwd = new URL("../..", import.meta.url).pathname;

@@ -165,8 +165,11 @@ describe("documents have borders", () => {
 
   test("ids beyond the model's vocabulary are refused before anything starts", async () => {
     const path = data.file("wide.txt", "aaaa");
+    expect(await data.refusal([data.file("wide.jsonl", '{"text":"é"}\n')], { vocabularySize: 128 })).toMatch(
+      /wide\.jsonl has token id 195; wanted ids below 128/,
+    );
     expect(await data.refusal([path], { tokenizer: wordTokenizer, vocabularySize: 4 })).toMatch(
-      /wide\.txt has token id 4; wanted ids below 4/,
+      /the tokenizer words has 1000 tokens, and the model's vocabulary ends at 4/,
     );
   });
 });

@@ -3,11 +3,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, expect } from "vitest";
-import { byteTokenizer } from "../../src/data/byte-tokenizer.ts";
 import { type PreparedData, type PrepareOptions, prepareData } from "../../src/data/prepare.ts";
 import { TokenFile, type TokenRange } from "../../src/data/token-file.ts";
 import { openRanges, type TokenSource } from "../../src/data/tokens.ts";
 import { DataError, UsageError } from "../../src/errors/errors.ts";
+import { byteTokenizer } from "../../src/tokenizer/tokenizer.ts";
 
 export type Content = string | Uint8Array;
 

@@ -3,9 +3,9 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { byteTokenizer } from "../../src/data/byte-tokenizer.ts";
 import { WindowSampler } from "../../src/data/sampler.ts";
 import { openRanges } from "../../src/data/tokens.ts";
+import { byteTokenizer } from "../../src/tokenizer/tokenizer.ts";
 import { DataFolder } from "./prepared.ts";
 
 const data = new DataFolder();
@@ -114,7 +114,7 @@ test("ten gigabytes in constant memory: 300 MB through a heap of 64", () => {
   const path = data.file("large.jsonl", line.repeat(Math.ceil(300e6 / line.length)));
   const script = `
     const { prepareData } = await import(${JSON.stringify(new URL("../../src/data/prepare.ts", import.meta.url).href)});
-    const { byteTokenizer } = await import(${JSON.stringify(new URL("../../src/data/byte-tokenizer.ts", import.meta.url).href)});
+    const { byteTokenizer } = await import(${JSON.stringify(new URL("../../src/tokenizer/tokenizer.ts", import.meta.url).href)});
     const options = { tokenizer: byteTokenizer, vocabularySize: 256, textField: "text", cacheFolder: ${JSON.stringify(data.cache)} };
     const before = process.resourceUsage().maxRSS;
     const { sources } = await prepareData([${JSON.stringify(path)}], options);

@@ -1,8 +1,8 @@
 // A tokenizer that a worker can open, as one of a model folder is.
-import type { Tokenizer } from "../../src/data/byte-tokenizer.ts";
+import type { TextTokenizer } from "../../src/data/encode-batch.ts";
 
 /** Words become ids from 1 on by their length; 0 ends a text. Enough to see what a tokenizer was given. */
-export const wordTokenizer: Tokenizer = {
+export const wordTokenizer: TextTokenizer = {
   name: "words",
   vocabularySize: 1000,
   endOfText: 0,
@@ -10,7 +10,7 @@ export const wordTokenizer: Tokenizer = {
 };
 
 /** @param failsOn a text with this word is more than it can take */
-export async function openTokenizer(failsOn: string): Promise<Tokenizer> {
+export async function openTokenizer(failsOn: string): Promise<TextTokenizer> {
   if (failsOn === "everything") throw new Error("no such tokenizer");
   const encode = (text: string): Uint32Array => {
     if (text.includes(failsOn)) throw new Error(`cannot take ${failsOn}`);

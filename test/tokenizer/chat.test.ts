@@ -1,0 +1,107 @@
+// Chat templates in the manner of published models; the texts are those that Python's Jinja, set up as transformers does, gives.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, describe, expect, test } from "vitest";
+import { type ChatMessage, renderAnswers, renderChat } from "../../src/tokenizer/chat.ts";
+import { openTokenizer } from "../../src/tokenizer/tokenizer.ts";
+
+/** As Qwen and many others: every message between two tokens. */
+const chatml = {
+  eos_token: "<|im_end|>",
+  chat_template: `{%- if messages[0].role != "system" %}
+    {{- "<|im_start|>system\\nBe helpful.<|im_end|>\\n" }}
+{%- endif %}
+{%- for m in messages %}
+    {{- "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- "<|im_start|>assistant\\n" }}
+{%- endif %}`,
+};
+
+/** As Llama 3: headers, trimmed content, one token at the beginning. */
+const headers = {
+  bos_token: { content: "<|begin_of_text|>", special: true },
+  chat_template: `{% for m in messages %}
+{% set piece = "<|start_header_id|>" ~ m["role"] ~ "<|end_header_id|>\\n\\n" ~ m["content"] | trim ~ "<|eot_id|>" %}
+{{ (bos_token if loop.first else "") ~ piece }}
+{%- endfor %}
+{% if add_generation_prompt %}{{ "<|start_header_id|>assistant<|end_header_id|>\\n\\n" }}{% endif %}`,
+};
+
+/** As Mistral: users and assistants by turns, and nothing else. */
+const turns = {
+  bos_token: "<s>",
+  eos_token: "</s>",
+  chat_template: [
+    { name: "tools", template: "{{ raise_exception('not this one') }}" },
+    {
+      name: "default",
+      template: `{{ bos_token }}{% for m in messages %}{% if (m.role == "user") != (loop.index0 % 2 == 0) -%}
+{{ raise_exception("roles must take turns") }}{% endif %}{% if m.role == "user" %}{{ "[INST] " + m.content + " [/INST]" }}{% else -%}
+{{ " " + m.content + eos_token }}{% endif %}{% endfor %}`,
+    },
+  ],
+};
+
+const messages: readonly ChatMessage[] = [
+  { role: "user", content: "भारत की राजधानी?" },
+  { role: "assistant", content: "नई दिल्ली " },
+  { role: "user", content: "Thanks" },
+  { role: "assistant", content: "!" },
+];
+
+const whole = {
+  chatml:
+    "<|im_start|>system\nBe helpful.<|im_end|>\n<|im_start|>user\nभारत की राजधानी?<|im_end|>\n" +
+    "<|im_start|>assistant\nनई दिल्ली <|im_end|>\n<|im_start|>user\nThanks<|im_end|>\n<|im_start|>assistant\n!<|im_end|>\n",
+  headers:
+    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nभारत की राजधानी?<|eot_id|>" +
+    "<|start_header_id|>assistant<|end_header_id|>\n\nनई दिल्ली<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nThanks<|eot_id|>" +
+    "<|start_header_id|>assistant<|end_header_id|>\n\n!<|eot_id|>",
+  turns: "<s>[INST] भारत की राजधानी? [/INST] नई दिल्ली </s>[INST] Thanks [/INST] !</s>",
+};
+
+describe("a conversation is rendered, and its answers are found", () => {
+  test.each([
+    ["chatml", chatml, whole.chatml, ["नई दिल्ली <|im_end|>\n", "!<|im_end|>\n"]],
+    ["headers", headers, whole.headers, ["नई दिल्ली<|eot_id|>", "!<|eot_id|>"]],
+    ["turns", turns, whole.turns, [" नई दिल्ली </s>", " !</s>"]],
+  ])("%s", (_, settings, wanted, answers) => {
+    expect(renderChat(messages, settings)).toBe(wanted);
+    const found = renderAnswers(messages, settings);
+    expect(found.text).toBe(wanted);
+    expect(found.answers.map(({ start, end }) => wanted.slice(start, end))).toEqual(answers);
+  });
+
+  test("with the beginning of an answer, and with values of one's own", () => {
+    const asked = renderChat(messages.slice(0, 1), headers, { addGenerationPrompt: true });
+    expect(asked).toMatch(/<\|eot_id\|><\|start_header_id\|>assistant<\|end_header_id\|>\n\n$/);
+    const settings = { chat_template: "{{ mood }}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}" };
+    expect(renderChat([], settings, { values: { mood: "calm", tools: [{ name: "f" }] } })).toBe('calm{"name": "f"}');
+  });
+});
+
+test("refused: no template, a broken one, messages that a template does not take, answers that change", () => {
+  expect(() => renderChat(messages, {})).toThrow(/the tokenizer has no chat template/);
+  expect(() => renderChat(messages, { chat_template: "{% for %}" })).toThrow(/the chat template cannot be read/);
+  expect(() => renderChat(messages.slice(1), turns)).toThrow(/refuses these messages: roles must take turns/);
+  const lastOnly = { chat_template: "{{ messages | length }}{{ messages[-1].content }}" };
+  expect(() => renderAnswers(messages, lastOnly)).toThrow(/message 2 of a conversation cannot be found in its text/);
+});
+
+const folder = mkdtempSync(join(tmpdir(), "shunya-chat-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+test("the template may lie in a file of its own", async () => {
+  const path = fileURLToPath(new URL("../oracles/tokenizers/shunya.json", import.meta.url));
+  writeFileSync(join(folder, "tokenizer.json"), readFileSync(path));
+  writeFileSync(join(folder, "tokenizer_config.json"), JSON.stringify({ chat_template: "old" }));
+  writeFileSync(join(folder, "chat_template.jinja"), chatml.chat_template);
+  const tokenizer = await openTokenizer(folder);
+  const text = renderChat(messages, tokenizer.settings);
+  expect(text).toBe(whole.chatml);
+  expect(tokenizer.encode(text).filter((id) => id === tokenizer.idOf("<|im_start|>"))).toHaveLength(5);
+});
