@@ -10,13 +10,20 @@ test.each([
   [["train", "--help"], ["config", "stage", "set", "model", "data", "ranks", "steps", "seq-length", "seed"].map(flag)],
   [
     ["train", "--help"],
-    ["micro-batch", "lr", "no-shuffle", "device-memory", "threads", "device", "output", "log-json"].map(flag),
+    ["micro-batch", "lr", "no-shuffle", "device-memory", "threads", "device", "output", "log-json", "tokenizer"].map(
+      flag,
+    ),
   ],
   [["generate", "--help"], ["model", "prompt", "tokens", "temperature", "top-k", "seed"].map(flag)],
   [
     ["launch", "--help"],
     [/<script>/, flag("ranks")],
   ],
+  [
+    ["tokenizer", "--help"],
+    [/train/, /encode/, /decode/, /show/],
+  ],
+  [["tokenizer", "train", "--help"], ["data", "vocab-size", "output", "special", "overwrite"].map(flag)],
   [["quickstart", "--help"], [flag("output")]],
 ])("%j", async (args, patterns) => {
   const { exitCode, stdout, stderr } = await run(args);
