@@ -27,6 +27,16 @@ export { layerNorm, rmsNorm } from "./tensor/ops/norm.ts";
 export { rope } from "./tensor/ops/rope.ts";
 export { Tape } from "./tensor/tape.ts";
 export { Tensor } from "./tensor/tensor.ts";
+export { type ChatMessage, type ChatOptions, type ChatText, renderAnswers, renderChat } from "./tokenizer/chat.ts";
+export {
+  byteTokenizer,
+  type DecodeOptions,
+  type EncodeOptions,
+  openTokenizer,
+  type Tokenizer,
+  type TokenizerSettings,
+  type TokenStream,
+} from "./tokenizer/tokenizer.ts";
 export type { HostBatch, HostTensor, Loss } from "./zero/batch.ts";
 export { Engine } from "./zero/engine.ts";
 export { type Forecast, forecast } from "./zero/forecast.ts";

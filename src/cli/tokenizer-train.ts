@@ -23,8 +23,9 @@ export interface TokenizerTrainOptions {
 }
 
 const pieceBytes = 2 ** 14;
-/** One piece in so many is held out, and no more than so many bytes, since these are kept until the end. */
+/** One piece in so many is held out, from the third on, and no more than so many bytes, since these are kept until the end. */
 const heldOutEvery = 20;
+const firstHeldOut = 2;
 const mostHeldOutBytes = 2 ** 22;
 
 /** The package with GPT-2's vocabulary; it is for this comparison alone, and so is not installed with Shunya. */
@@ -76,7 +77,7 @@ async function feed(trainer: TokenizerTrainer, data: readonly string[]): Promise
   let index = 0;
   for (const path of data) {
     for await (const { text, bytes } of textPieces(path, pieceBytes)) {
-      if (index++ % heldOutEvery === heldOutEvery / 2 && heldOutBytes < mostHeldOutBytes) {
+      if (index++ % heldOutEvery === firstHeldOut && heldOutBytes < mostHeldOutBytes) {
         heldOut.push(text);
         heldOutBytes += bytes;
       } else trainer.add(text);

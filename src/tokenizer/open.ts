@@ -35,7 +35,10 @@ export async function openTokenizerJson(folderOrFile: string): Promise<Tokenizer
   const json = checkTokenizer(path, await readJson(path));
   const settings = await readSettings(dirname(path));
   try {
-    return new HuggingFaceTokenizer(path, json, settings);
+    const tokenizer = new HuggingFaceTokenizer(path, json, settings);
+    // What is wrong in a part shows when it is used: better now than in the middle of a text.
+    tokenizer.decode([...tokenizer.encode("A b"), ...tokenizer.encode("1", { addSpecialTokens: true })]);
+    return tokenizer;
   } catch (error) {
     if (error instanceof ModelError) throw error;
     throw new ModelError(`${path} cannot be used as a tokenizer: ${printable((error as Error).message)}`, {
@@ -85,7 +88,7 @@ function readText(path: string): Promise<string> {
 function checkTokenizer(path: string, json: unknown): TokenizerJson {
   if (!isObject(json) || !isObject(json.model)) throw new ModelError(`${path} has no "model"; wanted a tokenizer.json`);
   const { model, added_tokens: added = [] } = json;
-  const type = model.type ?? "BPE";
+  const type = model.type ?? untoldType(model);
   if (typeof type !== "string" || !modelTypes.includes(type))
     throw new ModelError(
       `${path}: model type: found ${printable(JSON.stringify(type))}; wanted ${modelTypes.join(", ")}`,
@@ -98,6 +101,12 @@ function checkTokenizer(path: string, json: unknown): TokenizerJson {
     throw new ModelError(`${path}: added_tokens: wanted a list of objects with id and content`);
   const parts = { normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
   return { ...parts, ...json, model: { ...model, type }, added_tokens: added };
+}
+
+/** Files of old versions do not say the type of their model. */
+function untoldType({ merges, vocab }: Record<string, unknown>): string {
+  if (Array.isArray(merges)) return "BPE";
+  return Array.isArray(vocab) ? "Unigram" : "WordPiece";
 }
 
 function isAddedToken(value: unknown): boolean {

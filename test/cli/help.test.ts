@@ -19,6 +19,7 @@ test.each([
       "device",
       "output",
       "log-json",
+      "tokenizer",
       "text-field",
       "data-cache",
       "validation",
@@ -30,6 +31,11 @@ test.each([
     ["launch", "--help"],
     [/<script>/, flag("ranks")],
   ],
+  [
+    ["tokenizer", "--help"],
+    [/train/, /encode/, /decode/, /show/],
+  ],
+  [["tokenizer", "train", "--help"], ["data", "vocab-size", "output", "special", "overwrite"].map(flag)],
   [["quickstart", "--help"], [flag("output")]],
   [
     ["checkpoint", "--help"],

@@ -72,6 +72,20 @@ describe("a tokenizer.json", () => {
     expect(() => tokenizer.decode([0, 7])).toThrow(/token id 7 is not in .*tokenizer.json; wanted ids below 10/);
   });
 
+  test("of an old version does not say what it is", async () => {
+    const { type: _, ...model } = json.model;
+    expect([...(await open({ model })).encode("ab ba")]).toEqual([2, 6, 1, 0]);
+    const unigram = {
+      vocab: [
+        ["<unk>", 0],
+        ["a", -1],
+        ["ab", -1.5],
+      ],
+      unk_id: 0,
+    };
+    expect([...(await open({ model: unigram, pre_tokenizer: null, decoder: null })).encode("aba")]).toEqual([2, 1]);
+  });
+
   test("is found in a folder or named itself; without settings a usual end of text counts", async () => {
     const end = { id: 7, content: "<|endoftext|>", special: true };
     const path = folder({ "tokenizer.json": { ...json, added_tokens: [end] } });
@@ -109,6 +123,11 @@ describe("refused, with the file and what is wrong", () => {
       "odd ids",
       { ...json, model: { ...json.model, vocab: { a: 0.5 } } },
       /token "a": found id 0.5; wanted a whole number/,
+    ],
+    [
+      "a part that fails in use",
+      { ...json, post_processor: { type: "TemplateProcessing", single: [null] } },
+      /cannot be used as a tokenizer/,
     ],
     ["an unknown part", { ...json, pre_tokenizer: { type: "Odd" } }, /cannot be used as a tokenizer: .*Odd/],
   ])("%s", async (_, content, message) => {
