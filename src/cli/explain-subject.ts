@@ -5,11 +5,14 @@ import { SimulatedBackend } from "../device/simulated.ts";
 import { UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
 import { createModel, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
+import type { Placement } from "../plan/placement.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { placementOf, type Subject } from "../planner/explained.ts";
+import { shortagesOf } from "../planner/fit.ts";
 import { leanerPlacement } from "../planner/leaner.ts";
 import { planOfPsi } from "../planner/psi-model.ts";
-import type { Leaner } from "../report/explain-advice.ts";
+import { smallestChange } from "../planner/smallest-change.ts";
+import type { Leaner, Misfit } from "../report/explain-advice.ts";
 import type { ConfigQuestion } from "./config.ts";
 import { estimateForDeepSpeed } from "./deepspeed-job.ts";
 import { forecastShape } from "./foretell.ts";
@@ -58,7 +61,7 @@ export async function examine(
   question: ExplainQuestion,
   config: ConfigResolution,
   model: ExplainedModel | undefined,
-): Promise<{ readonly subject: Subject; readonly leaner: Leaner | undefined }> {
+): Promise<{ readonly subject: Subject; readonly leaner: Leaner | undefined; readonly misfit: Misfit | undefined }> {
   const { file, machine, ranks } = question;
   const seqLength = seqLengthOf(question, model);
   const isMeant = model?.config !== undefined && model.statedParameters === undefined;
@@ -66,16 +69,17 @@ export async function examine(
   const plan = isMeant
     ? laidOut!
     : planOfPsi(config, model?.statedParameters ?? model?.shape.parameters, alignmentBytes());
-  const deepSpeedOf = (placement: ReturnType<typeof placementOf>) =>
+  const { microBatch, gradientAccumulation, activationCheckpointing } = config;
+  const asked = { microBatch, gradientAccumulation };
+  const deepSpeedOf = (placement: Placement, batch = asked, checkpointing = activationCheckpointing) =>
     model && seqLength !== undefined
       ? estimateForDeepSpeed(config, placement, {
           shape: model.shape,
           ranks,
           ranksPerNode: machine?.machineOf?.(ranks).ranksPerNode ?? ranks,
-          microBatch: config.microBatch,
-          gradientAccumulation: config.gradientAccumulation,
+          ...batch,
           seqLength,
-          checkpointing: config.activationCheckpointing,
+          checkpointing,
         })
       : undefined;
   const subject: Subject = {
@@ -93,8 +97,15 @@ export async function examine(
     deepSpeed: deepSpeedOf(placementOf(config)),
   };
   const room = machine?.roomOf(ranks);
-  const estimate = room && leanerPlacement(placementOf(config), room, deepSpeedOf);
-  return { subject, leaner: room && estimate && { estimate, room } };
+  const estimate = room && leanerPlacement(placementOf(config), room, (placement) => deepSpeedOf(placement));
+  const { deepSpeed } = subject;
+  const isMisfit = room !== undefined && deepSpeed !== undefined && shortagesOf(deepSpeed, room).length > 0;
+  const job = { placement: placementOf(config), checkpointing: activationCheckpointing, ...asked };
+  return {
+    subject,
+    leaner: room && estimate && { estimate, room },
+    misfit: isMisfit ? { estimate: deepSpeed, room, change: smallestChange(job, room, deepSpeedOf) } : undefined,
+  };
 }
 
 /** @throws UsageError for a sequence that the model cannot take */

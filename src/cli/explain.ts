@@ -25,10 +25,10 @@ export async function explainConfig(question: ExplainQuestion, reading: ConfigRe
   if (answer.problems.some(({ level }) => level === "error")) return { answer, explanation: undefined };
   // Without an error the draft is the whole configuration.
   const config = answer.draft as ConfigResolution;
-  const { subject, leaner } = await examine(question, config, model);
+  const { subject, leaner, misfit } = await examine(question, config, model);
   return {
     answer,
-    explanation: explain({ subject, leaner, problems: answer.problems, values: valuesOf(subject, answer) }),
+    explanation: explain({ subject, leaner, misfit, problems: answer.problems, values: valuesOf(subject, answer) }),
   };
 }
 

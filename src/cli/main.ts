@@ -294,10 +294,11 @@ function answerUsage(command: Command): void {
   for (const child of command.commands) answerUsage(child);
 }
 
-/** Whoever reads the output may stop reading (`| head`, a pager): that ends the command, and with it the ranks. */
+/** Whoever reads the output may stop reading (`| head`, a pager), or what it goes to is full: that ends the command, and with it the ranks. */
 function endWithReader(error: NodeJS.ErrnoException): void {
-  if (error.code !== "EPIPE") throw error;
-  process.exit(exitCodes.interrupted);
+  if (error.code === "EPIPE") process.exit(exitCodes.interrupted);
+  process.stderr.write(`error: the output cannot be written: ${error.message}\n`);
+  process.exit(exitCodes.user);
 }
 
 /** @returns the exit code */

@@ -8,7 +8,7 @@ import type { PlanFlags } from "./plan-subject.ts";
 import type { SimulateFlags } from "./simulate.ts";
 
 /** Beyond that a rank's share of anything is nothing. */
-const mostRanks = 2 ** 20;
+const mostRanks = 2 ** 17;
 
 /** What a model, a machine and a job are described by. */
 export function addJobOptions(command: Command): Command {

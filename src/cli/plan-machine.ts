@@ -29,7 +29,7 @@ export async function planThisMachine(flags: PlanFlags & PlanOutputs): Promise<n
     process.stdout.write(
       `${JSON.stringify({ ranks, rows: rows.map(({ placement, ...row }) => ({ ...placement, ...row })) }, undefined, 2)}\n`,
     );
-  else process.stdout.write(render(job, flags, rows, ranks));
+  else process.stdout.write(render(job, flags, rows));
   return rows.some(({ answer }) => answer !== undefined) ? 0 : 1;
 }
 
@@ -43,18 +43,18 @@ async function largestPublished(flags: PlanFlags, placement: Placement): Promise
   return undefined;
 }
 
-function render(job: PlannedJob, flags: PlanFlags, rows: readonly MachineRow[], ranks: number): string {
+function render(job: PlannedJob, flags: PlanFlags, rows: readonly MachineRow[]): string {
   const model = "GPTs of any size, as wide and deep as published ones";
   const lines = [
     renderHeading({ ...headingOf(job, flags.engine), model }, job.subject, 1),
     renderMachineRows(rows),
-    ...(job.machine.isThisMachine ? [commandFor(rows, ranks)] : []),
+    ...(job.machine.isThisMachine ? [commandFor(rows, job)] : []),
   ];
   return `${lines.join("\n\n")}\n`;
 }
 
 /** Of the largest published model that needs the fewest offloads. */
-function commandFor(rows: readonly MachineRow[], ranks: number): string {
+function commandFor(rows: readonly MachineRow[], { subject, like }: PlannedJob): string {
   const sizes = Object.keys(gpt2Configs);
   const plainRows = rows.filter(({ placement }) => placement.offloadOptimizer === "none");
   const best = [...plainRows, ...rows]
@@ -65,5 +65,10 @@ function commandFor(rows: readonly MachineRow[], ranks: number): string {
     );
   if (!best) return "No published model fits; train --data my.txt chooses a small one.";
   const { stage } = best.placement;
-  return `To begin:\n  shunya train --model ${best.published} --ranks ${ranks} --stage ${stage} --micro-batch 1 --data my.txt`;
+  const { ranks, seqLength } = subject.asked;
+  const precision = like.precision === "fp32" ? "" : ` --set ${like.precision}.enabled=true`;
+  return [
+    `To begin:\n  shunya train --model ${best.published} --ranks ${ranks} --stage ${stage} \\`,
+    `    --micro-batch 1 --seq-length ${seqLength}${precision} --data my.txt`,
+  ].join("\n");
 }

@@ -61,6 +61,8 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const model = plannedModel(flags);
   const machine = plannedMachine(flags);
   machine.machineOf?.(flags.ranks); // says at once what cannot be
+  if (flags.set && flags.config === undefined)
+    throw new UsageError("--set changes a value of a file; name it with --config FILE, or leave --set out");
   const file = flags.config === undefined ? undefined : configFile(flags.config, flags, model);
   checkAgainstFile(flags, file);
   const settings = file?.settings ?? plainSettings(plainJob(flags, machine));
@@ -78,7 +80,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const common = {
     asked,
     parameters: model.statedParameters ?? model.shape.parameters,
-    trainBatch: flags.batch ?? (file?.hasBatch ? file.config.trainBatch : undefined),
+    trainBatch: flags.batch ?? (file?.hasBatch ? file.config.trainBatch : ofMicroBatch(flags)),
     microBatch: flags.microBatch ?? (file?.hasBatch ? file.config.microBatch : undefined),
     roomOf: ({ ranks }: Variant) => machine.roomOf(ranks),
   };
@@ -98,6 +100,10 @@ export function planJob(flags: PlanFlags): PlannedJob {
     jobOf,
   };
 }
+
+/** A micro-batch alone fixes a step's sequences: where it does not fit, they are divided. */
+const ofMicroBatch = ({ microBatch, ranks }: PlanFlags): number | undefined =>
+  microBatch === undefined ? undefined : microBatch * ranks;
 
 const plain: Placement = { stage: 0, offloadOptimizer: "none", offloadParam: "none" };
 
@@ -175,7 +181,7 @@ function engineJobs(
       variant.parameters === undefined ? model : modelOfSize(variant.parameters);
     if (!config)
       throw new UsageError(
-        `${refusal ?? `${shape.name}: this version's engine trains GPT-2 and Llama's family only`}; plan it with ` +
+        `${refusal ?? `${shape.name} is not among the models that this version trains (docs/models.md)`}; plan it with ` +
           `--engine deepspeed, or as a GPT of its size: --params ${shape.parameters}`,
       );
     const positions = statedParameters === undefined ? config.positions : Math.max(config.positions, variant.seqLength);

@@ -1,5 +1,6 @@
 /** `shunya plan`: what fits, why, and what it costs. */
 import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
 import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
 import { handedOver } from "../planner/handover.ts";
@@ -42,6 +43,7 @@ const printJson = (value: object): void => print(JSON.stringify(value, undefined
 export async function runPlan(flags: PlanFlags & PlanOutputs): Promise<number> {
   if (flags.price !== undefined && flags.tokens === undefined)
     throw new UsageError("--price is of a run; give its length with --tokens 30e9");
+  checkOutputs(flags);
   const question = inverseOf(flags);
   if (question) return answerInverse(question, flags);
   if (flags.params === undefined && flags.model === undefined) return planThisMachine(flags);
@@ -67,14 +69,26 @@ export async function runPlan(flags: PlanFlags & PlanOutputs): Promise<number> {
   return answer.recommended ? 0 : 1;
 }
 
-export function headingOf({ model, machine, like }: PlannedJob, engine: PlanFlags["engine"]): PlanHeading {
+/** Before anything is calculated. @throws UsageError where one file would take another's place */
+function checkOutputs({ config, svg, html, writeConfig: written }: PlanFlags & PlanOutputs): void {
+  const named = [config, svg, html, written].flatMap((path) => (path === undefined ? [] : [resolve(path)]));
+  if (new Set(named).size < named.length)
+    throw new UsageError("--config, --svg, --html and --write-config name one file twice; give each its own");
+}
+
+/** @param isLaidOut the numbers are those of the shape itself, also where a number of parameters was given */
+export function headingOf(
+  { model, machine, like }: PlannedJob,
+  engine: PlanFlags["engine"],
+  isLaidOut = false,
+): PlanHeading {
   const { shape, statedParameters } = model;
   const size = `${shape.layers} layers, ${shape.hidden} wide`;
   return {
     model:
       statedParameters === undefined
         ? `${shape.name}, ${formatCount(shape.parameters)} parameters: ${size}`
-        : `${shape.name}; states are of the number that was given, all else of that shape`,
+        : `${shape.name}; ${isLaidOut ? "simulated as that shape is laid out" : "states are of the number that was given, all else of that shape"}`,
     machine: machine.words,
     engine: engineWords[engine],
     job: `${like.precision}, ${like.optimizer.type}`,

@@ -45,7 +45,7 @@ export async function runSimulate(flags: SimulateFlags): Promise<void> {
   const simulated = { placement, ranks: asked.ranks, ...timed };
   if (flags.json) process.stdout.write(`${JSON.stringify(simulationJson(simulated), undefined, 2)}\n`);
   else {
-    const heading = renderHeading(headingOf(job, "shunya"), job.subject, batch.microBatch);
+    const heading = renderHeading(headingOf(job, "shunya", true), job.subject, batch.microBatch);
     process.stdout.write(`${heading}\n\n${renderSimulation(simulated)}\n`);
   }
 }

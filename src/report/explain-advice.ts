@@ -5,6 +5,7 @@ import { bucketSizes } from "../planner/buckets.ts";
 import type { Estimate } from "../planner/estimate.ts";
 import { parametersOf, type Subject } from "../planner/explained.ts";
 import { deviceAllowance, type RankRoom } from "../planner/fit.ts";
+import type { SmallestChange } from "../planner/smallest-change.ts";
 import { formatElements } from "./explain-text.ts";
 import { formatBytes, formatCount } from "./numbers.ts";
 import { offloadName } from "./placement-name.ts";
@@ -23,11 +24,18 @@ export interface Leaner {
   readonly room: RankRoom;
 }
 
-/** Warnings of the reader first, as `shunya config` has them, then what only the plan knows. */
+/** A job that the device has no room for, and the smallest change that fits, if one does. */
+export interface Misfit {
+  readonly estimate: Estimate;
+  readonly room: RankRoom;
+  readonly change: SmallestChange | undefined;
+}
+
+/** What does not fit comes first; then warnings of the reader, as `shunya config` has them, then what only the plan knows. */
 export function adviceLines(
   subject: Subject,
   problems: readonly ConfigProblem[],
-  leaner: Leaner | undefined,
+  { leaner, misfit }: { leaner: Leaner | undefined; misfit: Misfit | undefined },
 ): AdviceLine[] {
   const warned = problems.map(({ path, line, message }) => ({ path, line, says: message }));
   const line = (path: string): number | undefined => subject.config.places.get(path)?.line;
@@ -40,12 +48,29 @@ export function adviceLines(
     ...leanerAdvice(subject, leaner),
   ];
   return [
+    ...misfitAdvice(misfit).map(([path, says]) => ({ path, line: line(path), says })),
     ...warned,
     ...own.filter(([path]) => !isWarned(path)).map(([path, says]) => ({ path, line: line(path), says })),
   ];
 }
 
 type Advice = readonly [path: string, says: string];
+
+function misfitAdvice(misfit: Misfit | undefined): Advice[] {
+  if (misfit === undefined) return [];
+  const { estimate, room, change } = misfit;
+  const takes =
+    `this job does not fit: by the estimate of DeepSpeed on PyTorch it takes ${formatBytes(estimate.device.totalBytes)} of a device, ` +
+    `where ${formatBytes(deviceAllowance(room))} may be taken, and ${formatBytes(estimate.hostBytes)} of host memory a rank`;
+  if (change === undefined)
+    return [["zero_optimization", `${takes}; no stage or offload makes it fit: more ranks, or shorter sequences`]];
+  const { placement, microBatch, gradientAccumulation, checkpointing } = change;
+  const recompute = checkpointing ? ", activation checkpointing" : "";
+  const fits =
+    `stage ${placement.stage} ${offloadName(placement)}, micro-batch ${formatCount(microBatch)}, accumulation ` +
+    `${formatCount(gradientAccumulation)}${recompute} takes ${formatBytes(change.estimate.device.totalBytes)} and fits`;
+  return [["zero_optimization", `${takes}; ${fits}`]];
+}
 
 /** Written buckets that hold more than there is: DeepSpeed obeys them literally. */
 function bucketAdvice(subject: Subject): Advice[] {

@@ -3,7 +3,7 @@ import type { ConfigProblem } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
 import { tierOf } from "../plan/residence.ts";
 import { parametersOf, type Subject } from "../planner/explained.ts";
-import { type AdviceLine, adviceLines, type Leaner, renderAdvice } from "./explain-advice.ts";
+import { type AdviceLine, adviceLines, type Leaner, type Misfit, renderAdvice } from "./explain-advice.ts";
 import { type BucketLine, bucketLines, renderBucketTable } from "./explain-buckets.ts";
 import { hiddenNotes } from "./explain-hidden.ts";
 import { renderStateTable, type StateLine, stateLines, stateNotes } from "./explain-states.ts";
@@ -38,9 +38,10 @@ export interface ExplainInput {
   readonly values: readonly ValueLine[];
   readonly problems: readonly ConfigProblem[];
   readonly leaner: Leaner | undefined;
+  readonly misfit: Misfit | undefined;
 }
 
-export function explain({ subject, values, problems, leaner }: ExplainInput): Explanation {
+export function explain({ subject, values, problems, leaner, misfit }: ExplainInput): Explanation {
   const states = stateLines(subject);
   const traffic = trafficLines(subject);
   return {
@@ -59,7 +60,7 @@ export function explain({ subject, values, problems, leaner }: ExplainInput): Ex
     batch: batchNotes(subject),
     optimizer: optimizerNotes(subject),
     values,
-    advice: adviceLines(subject, problems, leaner),
+    advice: adviceLines(subject, problems, { leaner, misfit }),
   };
 }
 

@@ -1,7 +1,7 @@
 /** The answer of `shunya plan` for a terminal. */
 import type { PlanAnswer, PlanRow } from "../planner/answer.ts";
-import { modelStatesBytes } from "../planner/estimate.ts";
-import { deviceAllowance } from "../planner/fit.ts";
+import { type Estimate, modelStatesBytes } from "../planner/estimate.ts";
+import { allowedBytes, deviceAllowance, type RankRoom, shortagesOf } from "../planner/fit.ts";
 import type { PlanSubject } from "../planner/subject.ts";
 import { formatBytes, formatCount, formatMany } from "./numbers.ts";
 import {
@@ -140,7 +140,7 @@ function splitTable(splits: readonly PlanRow[]): string {
   })}`;
 }
 
-function triedTable({ tried }: PlanAnswer): string {
+function triedTable({ tried, room }: PlanAnswer): string {
   return `Tried in this order, with the least micro-batch:\n\n${renderTable({
     columns: [
       { header: "placement", align: "left" },
@@ -149,12 +149,12 @@ function triedTable({ tried }: PlanAnswer): string {
       { header: "disk", align: "right" },
       { header: "fits", align: "left" },
     ],
-    rows: tried.map(({ placement, estimate, fits }) => [
+    rows: tried.map(({ placement, estimate }) => [
       placementWords(placement),
       formatBytes(estimate.device.totalBytes),
       formatBytes(estimate.hostBytes),
       formatBytes(estimate.diskBytes),
-      fits ? "yes" : "no",
+      fitWords(shortagesOf(estimate, room)),
     ]),
   })}`;
 }
@@ -165,7 +165,20 @@ export function recommendationReason({ tried, room }: PlanAnswer, { estimate }: 
   const takes = `it takes ${formatBytes(estimate.device.totalBytes)} of the ${formatBytes(deviceAllowance(room))} that a rank may take`;
   const last = before.at(-1);
   if (!last) return `${takes}, and nothing needs to be sharded`;
-  return `${takes}; ${placementWords(last.placement)}, the last that was tried before it, takes ${formatBytes(last.estimate.device.totalBytes)}`;
+  return `${takes}; ${placementWords(last.placement)}, the last that was tried before it, ${whyNot(last.estimate, room)}`;
+}
+
+/** What an estimate has too little of. */
+function whyNot(estimate: Estimate, room: RankRoom): string {
+  const [short] = shortagesOf(estimate, room);
+  const { device, hostBytes, diskBytes } = estimate;
+  if (short === "host")
+    return `needs ${formatBytes(hostBytes)} of host memory a rank, where ${formatBytes(allowedBytes(room.hostBytes, room.hostSharers))} may be taken`;
+  if (short === "disk")
+    return `needs ${formatBytes(diskBytes)} on disk a rank, where ${formatBytes(room.diskBytes)} are free`;
+  if (short === "together")
+    return `takes ${formatBytes(device.totalBytes + hostBytes)} of this machine's memory a rank`;
+  return `takes ${formatBytes(device.totalBytes)}`;
 }
 
 function renderRecommendation(answer: PlanAnswer, row: PlanRow): string {

@@ -6,6 +6,7 @@ import type { PlanRow } from "../planner/answer.ts";
 import type { Shortage } from "../planner/fit.ts";
 import type { StepTime } from "../planner/step-time.ts";
 import type { PlanSubject } from "../planner/subject.ts";
+import { formatDuration } from "./numbers.ts";
 
 const placeOf: Readonly<Record<OffloadDevice, string>> = { none: "the device", cpu: "the host", nvme: "disk" };
 
@@ -42,14 +43,16 @@ export const queueName = (queue: "compute" | OverlappedQueue): string => queueWo
 
 /** "84.2 ms", "1.25 s", "3 min 20 s". */
 export function secondsText(seconds: number): string {
-  if (seconds < 1) return `${(seconds * 1000).toPrecision(3)} ms`;
-  if (seconds < 60) return `${seconds.toPrecision(3)} s`;
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 0.9995) return `${(seconds * 1000).toPrecision(3)} ms`;
+  return seconds < 59.95 ? `${seconds.toPrecision(3)} s` : formatDuration(seconds);
 }
 
-/** "512", "7.76 k", "14.8 k". */
-export const rateText = (perSecond: number): string =>
-  perSecond >= 999.5 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
+/** "512", "7.76 k", "14.8 k", "8.17 M". */
+export function rateText(perSecond: number): string {
+  if (perSecond >= 999.5e6) return `${(perSecond / 1e9).toPrecision(3)} G`;
+  if (perSecond >= 999.5e3) return `${(perSecond / 1e6).toPrecision(3)} M`;
+  return perSecond >= 999.5 ? `${(perSecond / 1000).toPrecision(3)} k` : perSecond.toPrecision(3);
+}
 
 /** "2Ψ", "3Ψ", with nine micro-batches "27Ψ": what a rank sends in a step over the (N - 1)/N of Ψ that others have; "0" of one rank. */
 export function communicationWords({ estimate }: PlanRow, { asked, parameters }: PlanSubject): string {

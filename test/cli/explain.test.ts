@@ -53,6 +53,19 @@ const withZero = (zero: object, more: object = {}) => ({
   zero_optimization: zero,
 });
 
+test("a job that a device has no room for is said first, with the smallest change that fits", async () => {
+  const machine = plannedMachine({ device: "A10G" });
+  const text = flat(await page(chapter, { model: "gpt2-xl", machine }));
+  expect(text).toMatch(
+    /What to change ─+ - zero_optimization: this job does not fit: .* takes 29\.9 GB of a device, where 18\.8 GB/,
+  );
+  expect(text).toMatch(
+    /stage 2 with optimizer states on the host, micro-batch 4, accumulation 2 takes 17\.1 GB and fits/,
+  );
+  const small = flat(await page(chapter, { model: "gpt2", machine }));
+  expect(small).not.toMatch(/this job does not fit/);
+});
+
 describe("the chapter's file", () => {
   test("with 1.5e9 parameters on 4 ranks", async () => {
     const { exitCode, stdout, stderr } = await run(

@@ -226,6 +226,15 @@ describe("the configuration that is written", () => {
   });
 });
 
+test("a micro-batch that was asked for and does not fit is divided, not dropped", async () => {
+  const job = ["--model", "gpt2-xl", "--ranks", "4", "--device", "A10G", "--seq-length", "1024", "--micro-batch", "8"];
+  const { stdout } = await run(["plan", ...job, "--engine", "deepspeed", "--json"]);
+  const { stages, recommendation } = JSON.parse(stdout) as Planned;
+  expect(stages.map(({ microBatch, fits }) => [microBatch, fits])).toEqual(stages.map(() => [8, false]));
+  expect(recommendation).toMatchObject({ trainBatch: 32 });
+  expect(recommendation!.microBatch).toBeLessThan(8);
+});
+
 // --- bad input ---
 
 const params = (...args: string[]): string[] => ["--params", "1e8", "--device", "A10G", ...args];
@@ -288,6 +297,8 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
     ["--params", "1e8", "--machine", "nowhere.json"],
     /nowhere\.json: no such file.*doctor --calibrate/,
   ],
+  ["a value of no file", params("--set", "zero_optimization.stage=3"), /--set changes a value of a file.*--config/],
+  ["two things in one file", params("--svg", "x.out", "--html", "x.out"), /name one file twice/],
   ["a price of no run", params("--price", "1.2"), /--tokens/],
   ["two questions at once", params("--fewest-ranks", "--largest-batch"), /one question each/],
 ];
