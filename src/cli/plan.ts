@@ -185,6 +185,11 @@ const anyParameters = 1e9;
 async function answerInverse(question: InverseQuestion, flags: PlanFlags & PlanOutputs): Promise<number> {
   if (question === "largestModel" && (flags.params !== undefined || flags.model !== undefined))
     throw new UsageError("--largest-model looks for the model; leave --params and --model out");
+  const { writeConfig: written, svg, html, tokens, showWork } = flags;
+  if ([written, svg, html, tokens, showWork].some((flag) => flag !== undefined))
+    throw new UsageError(
+      "--write-config, --svg, --html, --tokens and --show-work are of one plan; ask an inverse question without them",
+    );
   const job = planJob(question === "largestModel" ? { ...flags, params: anyParameters } : flags);
   const found = await answers[question](job.subject);
   if (flags.json)

@@ -299,6 +299,7 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ],
   ["a value of no file", params("--set", "zero_optimization.stage=3"), /--set changes a value of a file.*--config/],
   ["two things in one file", params("--svg", "x.out", "--html", "x.out"), /name one file twice/],
+  ["a picture of many plans", params("--fewest-ranks", "--svg", "x.svg"), /inverse question without them/],
   ["a price of no run", params("--price", "1.2"), /--tokens/],
   ["two questions at once", params("--fewest-ranks", "--largest-batch"), /one question each/],
 ];
