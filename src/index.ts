@@ -17,6 +17,10 @@ export { createModel, type ModelConfig, modelConfigs } from "./nn/models/models.
 export { Module, ModuleList } from "./nn/module.ts";
 export { type Initialiser, Parameter } from "./nn/parameter.ts";
 export type { Plan } from "./plan/plan.ts";
+export * from "./planner/activation-formulas.ts";
+export * from "./planner/infinity.ts";
+export * from "./planner/offload-time.ts";
+export * from "./planner/utilisation.ts";
 export { zeroStageMemory } from "./planner/zero-formulas.ts";
 export { causalAttention, groupedAttention } from "./tensor/ops/attention.ts";
 export { add, dropout, gelu, multiply, reshape, scale, siluMultiply } from "./tensor/ops/elementwise.ts";

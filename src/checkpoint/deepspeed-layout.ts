@@ -44,18 +44,17 @@ export interface RankStates {
 }
 
 /** @throws CheckpointError where an optimizer has states that there are none of here, or has them elsewhere */
-export function rankStates(archive: TorchArchive, stage: number): RankStates {
+export function rankStates(archive: TorchArchive, { mastersKey, statesKey }: PartitionFormat): RankStates {
   const where = `${archive.path}: optimizer_state_dict`;
   const saved = fieldsOf(fieldsOf(archive.value, archive.path).get("optimizer_state_dict"), where);
-  const flatsKey = stage === 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups";
   const whole = (value: unknown, key: string): Part => {
     const tensor = tensorOf(value, `${where}.${key}`);
     return { archive, tensor, first: 0, count: tensor.elements };
   };
-  const masters = listOf(saved.get(flatsKey), `${where}.${flatsKey}`).map((flat) => whole(flat, flatsKey));
+  const masters = listOf(saved.get(mastersKey), `${where}.${mastersKey}`).map((flat) => whole(flat, mastersKey));
   const kinds = new Map<StateKind, Part[]>([["master", masters]]);
   let updates: number | undefined;
-  const groups = statesByGroup(saved, stage, where);
+  const groups = statesByGroup(saved, statesKey, where);
   if (groups.length !== masters.length)
     throw new CheckpointError(`${where}: found states of ${groups.length} groups; wanted ${masters.length}`);
   for (const [group, states] of groups.entries()) {
@@ -96,8 +95,8 @@ export function checkAlike(ranks: readonly RankStates[], folder: string): void {
 }
 
 /** The optimizer's states of each group or sub-group. */
-function statesByGroup(saved: Fields, stage: number, where: string): Fields[] {
-  const base = saved.get(stage === 3 ? "optimizer_state_dict" : "base_optimizer_state");
+function statesByGroup(saved: Fields, statesKey: string, where: string): Fields[] {
+  const base = saved.get(statesKey);
   // As `checkpoint: elastic` writes them.
   if (Array.isArray(base)) return base.map((states) => fieldsOf(states, where));
   const fields = fieldsOf(base, where);
@@ -198,11 +197,36 @@ const partitionedTensors: Layout = (shapes, ranks, model) => {
   return tensors;
 };
 
-export const layouts: Readonly<Record<1 | 2 | 3, Layout>> = {
-  1: partitionedGroups,
-  2: partitionedGroups,
-  3: partitionedTensors,
+/** How DeepSpeed writes the ranks' parts: whole parameters beside partitioned states, or all of it partitioned. */
+export interface PartitionFormat {
+  readonly mastersKey: string;
+  readonly statesKey: string;
+  /** Every rank writes a file of the model, and not rank 0 alone. */
+  readonly hasModelOfEachRank: boolean;
+  readonly layout: Layout;
+}
+
+const besideWholeParameters: PartitionFormat = {
+  mastersKey: "single_partition_of_fp32_groups",
+  statesKey: "base_optimizer_state",
+  hasModelOfEachRank: false,
+  layout: partitionedGroups,
 };
+
+/** By what `zero_stage` says; stage 0 has no such files. */
+export const partitionFormats: ReadonlyMap<number, PartitionFormat> = new Map([
+  [1, besideWholeParameters],
+  [2, besideWholeParameters],
+  [
+    3,
+    {
+      mastersKey: "fp32_flat_groups",
+      statesKey: "optimizer_state_dict",
+      hasModelOfEachRank: true,
+      layout: partitionedTensors,
+    },
+  ],
+]);
 
 /** Tensors that were not trained: whole in rank 0's file, or (stage 3) cut as the others are. */
 export function frozenTensors(models: readonly TorchArchive[]): Map<string, ForeignTensor> {

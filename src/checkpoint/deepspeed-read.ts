@@ -10,8 +10,8 @@ import {
   checkAlike,
   type ForeignTensor,
   frozenTensors,
-  layouts,
   type Part,
+  partitionFormats,
   rankStates,
   stateNames,
 } from "./deepspeed-layout.ts";
@@ -94,19 +94,19 @@ function readPartitions({ folder, models, optimizers }: DeepSpeedFiles, fields: 
   const saved = fieldsOf(first!.value, first!.path);
   const optimizer = fieldsOf(saved.get("optimizer_state_dict"), first!.path);
   const stage = countOf(optimizer.get("zero_stage"), `${first!.path}: zero_stage`);
-  if (stage !== 1 && stage !== 2 && stage !== 3)
-    throw new CheckpointError(`${first!.path}: zero_stage: found ${stage}; wanted 1, 2 or 3`);
+  const format = partitionFormats.get(stage);
+  if (format === undefined) throw new CheckpointError(`${first!.path}: zero_stage: found ${stage}; wanted 1, 2 or 3`);
   checkCount(folder, optimizer.get("partition_count"), optimizers.length);
-  if (stage === 3 && models.length !== optimizers.length)
+  if (format.hasModelOfEachRank && models.length !== optimizers.length)
     throw new CheckpointError(
-      `${folder} has ${models.length} *_model_states.pt and ${optimizers.length} *_optim_states.pt; at stage 3 every rank writes both`,
+      `${folder} has ${models.length} *_model_states.pt and ${optimizers.length} *_optim_states.pt; at stage ${stage} every rank writes both`,
     );
-  const ranks = optimizers.map((archive) => rankStates(archive, stage));
+  const ranks = optimizers.map((archive) => rankStates(archive, format));
   checkAlike(ranks, folder);
   const [model] = models;
   const where = `${model!.path}: param_shapes`;
   const shapes = listOf(fields.get("param_shapes"), where).map((group) => fieldsOf(group, where));
-  const tensors = layouts[stage](shapes, ranks, model!);
+  const tensors = format.layout(shapes, ranks, model!);
   for (const [name, tensor] of frozenTensors(models)) tensors.set(name, tensor);
   return {
     tensors,

@@ -1,7 +1,6 @@
 /** Values of flags: text to numbers, with an answer for whatever else was given. */
 import { InvalidArgumentError } from "commander";
 import { DeviceError } from "../errors/errors.ts";
-import { rateWanted, readRate } from "../hardware/rate.ts";
 
 const unitBytes: Readonly<Record<string, number>> = {
   "": 1,
@@ -45,13 +44,6 @@ export function parseCount(text: string): number {
   if (count > Number.MAX_SAFE_INTEGER)
     throw new InvalidArgumentError(`found "${text}"; wanted a number of at most 9,007,199,254,740,991.`);
   return count;
-}
-
-/** Bytes per second: "25GB/s" (bytes), "200Gbit/s" (bits). */
-export function parseRate(text: string): number {
-  const rate = readRate(text);
-  if (rate === undefined) throw new InvalidArgumentError(`found "${text}"; wanted ${rateWanted}.`);
-  return rate;
 }
 
 /** A parser for whole numbers of at least `least`, and of at most `most` where that is given. */

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { expect, test } from "vitest";
-import { parseCount, parseRate } from "../../src/cli/parse.ts";
+import { parseCount } from "../../src/cli/parse.ts";
 
 test.each([
   ["1.5B", 1_500_000_000],
@@ -49,13 +49,4 @@ test.each([
   expect(() => parseCount(text)).toThrow(InvalidArgumentError);
   expect(() => parseCount(text)).toThrow(`found "${text}"`);
   expect(() => parseCount(text)).toThrow(why);
-});
-
-test("rates are bytes or bits per second, and nothing in between", () => {
-  expect(parseRate("25GB/s")).toBe(25e9);
-  expect(parseRate("200Gbit/s")).toBe(25e9);
-  expect(() => parseRate("25Gb/s")).toThrow(
-    'found "25Gb/s"; wanted a rate above 0 such as 25GB/s (bytes) or 200Gbit/s (bits).',
-  );
-  expect(() => parseRate("0GB/s")).toThrow(InvalidArgumentError);
 });
