@@ -4,12 +4,13 @@ import { isUtf8 } from "node:buffer";
 import { DataError } from "../errors/errors.ts";
 import type { DocumentPiece, ReadOptions } from "./documents.ts";
 import { EmptyFileError, fileBytes } from "./file-bytes.ts";
+import type { Findings } from "./findings.ts";
 import { type Line, linesOf } from "./lines.ts";
 import { type Problem, textOf } from "./record-text.ts";
 import type { SourceFile } from "./source-files.ts";
 
 /** Half of the longest string that V8 makes. */
-const longestLineBytes = 1 << 28;
+export const longestLineBytes = 1 << 28;
 
 /** @throws DataError where no line has a text */
 export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {
@@ -20,7 +21,7 @@ export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): A
   for await (const line of linesOf(fileBytes(file, options.onRead), longestLineBytes)) {
     isEmpty = false;
     const place = `${file.path}:${line.number}`;
-    const text = readLine(line, textField, place, options);
+    const text = textOfLine(line, textField, place, options.findings);
     if (typeof text === "string") {
       documents++;
       yield { text, file: file.path, line: line.number, isLast: true };
@@ -37,7 +38,8 @@ export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): A
   );
 }
 
-function readLine(line: Line, textField: string, place: string, { findings }: ReadOptions): string | Problem {
+/** @param place of the line @returns its text, or what is wrong with it, which is not noted yet */
+export function textOfLine(line: Line, textField: string, place: string, findings: Findings): string | Problem {
   if (line.bytes === undefined) return { kind: "tooLong", reason: `a line above ${longestLineBytes} bytes` };
   let { bytes } = line;
   if (line.number === 1 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
