@@ -19,7 +19,15 @@ import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
 import { holdDisk } from "../checkpoint/held-disk.ts";
-import { batchOf, configOf, type Job, type RankAnswer, type SavingAnswer, type TraceEntry } from "./jobs.ts";
+import {
+  batchOf,
+  configOf,
+  type Job,
+  type RankAnswer,
+  type SavingAnswer,
+  stepTargetsOf,
+  type TraceEntry,
+} from "./jobs.ts";
 import { buildModel } from "./models.ts";
 
 /** What the pool sends: first one rank clears the control memory, then all ranks of the world train. */
@@ -220,9 +228,11 @@ async function saveWhereAsked(engine: Engine<LanguageBatch>, { save }: Job): Pro
 
 async function runStep(engine: Engine<LanguageBatch>, job: Job, step: number): Promise<StepRecord> {
   const { trainBatch, microBatch, gradientAccumulation, worldSize } = engine.plan.config;
+  const stepTargets = stepTargetsOf(job, step * trainBatch, trainBatch);
   for (let a = 0; a < gradientAccumulation; a++) {
     const firstSample = step * trainBatch + (a * worldSize + rank) * microBatch;
-    await engine.backward(await engine.forward(batchOf(job, firstSample, microBatch)));
+    const batch = batchOf(job, firstSample, microBatch);
+    await engine.backward(await engine.forward(batch, stepTargets === undefined ? {} : { stepTargets }));
   }
   return (await engine.step())!;
 }
