@@ -4,7 +4,7 @@ import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import { UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
-import { createModel, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import type { Placement } from "../plan/placement.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { placementOf, type Subject } from "../planner/explained.ts";
@@ -16,6 +16,7 @@ import type { Leaner, Misfit } from "../report/explain-advice.ts";
 import type { ConfigQuestion } from "./config.ts";
 import { estimateForDeepSpeed } from "./deepspeed-job.ts";
 import { forecastShape } from "./foretell.ts";
+import { meaningOf } from "./model-flags.ts";
 import type { PlannedMachine } from "./planned-machine.ts";
 import { type PlannedModel, plannedModel } from "./planned-model.ts";
 
@@ -47,7 +48,7 @@ export function modelOf({
   const planned = plannedModel({ params: parameters, model });
   const { shape, config } = planned;
   const known = { name: shape.name, hiddenSize: shape.hidden, parameterElements: shape.parameters };
-  const isOurs = model !== undefined && publishedConfig(model) !== undefined;
+  const isOurs = model !== undefined && meaningOf(model).kind === "published";
   return {
     ...planned,
     forConfig: config ? { model: isOurs ? model : config } : { model: undefined, described: known },

@@ -8,6 +8,7 @@ import { createLogger } from "../log/logger.ts";
 import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
 import type { ReadingOptions } from "./job.ts";
+import { fetchNamedModels } from "./model-flags.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
@@ -82,7 +83,7 @@ function trainCommand(): Command {
     .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
     .option(
       "--model <name|dir>",
-      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
+      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) for new weights; a model folder, or owner/name of a model on Hugging Face, for its weights; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
     .requiredOption("--data <path...>", dataHelp)
     .option(
@@ -186,7 +187,7 @@ function configCommand(): Command {
 function generateCommand(): Command {
   return new Command("generate")
     .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir>", "a folder with config.json and model.safetensors")
+    .requiredOption("--model <dir|owner/name>", "a folder with config.json and weights, or a model on Hugging Face")
     .requiredOption("--prompt <text>", "what to continue")
     .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
     .option("--tokens <n>", "how many tokens", parseInteger(1), 200)
@@ -306,6 +307,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   const root = program();
   answerUsage(root);
+  root.hook("preAction", (_, command) => fetchNamedModels(command, createLogger()));
   try {
     await root.parseAsync(argv, { from: "user" });
   } catch (error) {

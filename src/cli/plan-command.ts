@@ -14,7 +14,7 @@ const mostRanks = 2 ** 17;
 export function addJobOptions(command: Command): Command {
   return command
     .option("--params <n>", 'parameters: "1.5e9", "1.5B"; the model is the GPT of about that size', parseCount)
-    .option("--model <name|dir|file>", "a published name, a model folder, or a config.json")
+    .option("--model <name|dir|file>", "a published name, a model folder, a config.json, or owner/name on Hugging Face")
     .option("--ranks <n>", "data-parallel ranks", parseInteger(1, mostRanks), 1)
     .option("--ranks-per-node <n>", "ranks that share a host (default: the card's usual node)", parseInteger(1))
     .option("--device <name>", "a card, such as A10G or A100-40GB; cpu: this machine (docs/hardware.md)")

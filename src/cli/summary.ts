@@ -18,6 +18,7 @@ import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
+import { shownModel } from "./model-flags.ts";
 import { describeRates, groupRows } from "./rates.ts";
 import { delayRows, diskLines, diskRows, lockedLines, memoryRows, renderStates } from "./tiers-text.ts";
 
@@ -30,7 +31,7 @@ export function renderOpening(
 ): string {
   const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
   const clipping = config.gradientClipping > 0 ? `gradients clipped at ${config.gradientClipping}` : "no clipping";
-  const name = typeof job.model === "string" ? job.model : "chosen";
+  const name = typeof job.model === "string" ? shownModel(job.model) : "chosen";
   const epochs = (steps * trainBatch) / sampler.windowCount;
   const perEpoch = sampler.windowCount / trainBatch;
   const threads = formatMany(job.threads, "thread");
