@@ -15,6 +15,11 @@ export const laws = {
     tests: "fp32, stage (0|3), 2 ranks",
   },
   llama: { name: "Llama's family is transformers'", file: "test/oracles/llama-family.test.ts", tests: "logits" },
+  unequal: {
+    name: "The mean over the global batch's targets",
+    file: "test/oracles/unequal.test.ts",
+    tests: "gpt2, 2 ranks, 1",
+  },
   equal: {
     name: "Equal bits over stages and settings",
     file: "test/laws/equal.test.ts",

@@ -19,7 +19,7 @@ import { checkPieces } from "../plan/sizes.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { checkBatch, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
 import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
@@ -34,6 +34,7 @@ import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
 import { type StateReader, stateReader } from "./state.ts";
 import { OptimizerStep } from "./step.ts";
 import { StateStores } from "./stores.ts";
+import { TargetBook, toldNumbers } from "./target-book.ts";
 import { type UnitState, Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
 
@@ -60,6 +61,7 @@ export class Engine<B extends object> {
   readonly #norm: GradientNorm;
   readonly #step: OptimizerStep;
   readonly #losses: LossBook;
+  readonly #targets = new TargetBook();
   readonly #evaluator: Evaluator;
   readonly #counter: StepCounter;
   readonly #clock: PhaseClock;
@@ -161,9 +163,12 @@ export class Engine<B extends object> {
     return this;
   }
 
-  /** Runs the model on this rank's next micro-batch. Resolves when everything is issued; `loss.item()` waits for the value. */
-  forward(batch: HostBatch<B>): Promise<Loss> {
-    return this.#alone("forward", () => this.#forward(batch));
+  /**
+   * Runs the model on this rank's next micro-batch. Resolves when everything is issued; `loss.item()` waits for the value. Where
+   * micro-batches have unequal numbers of targets that count, `stepTargets` makes the step's loss the mean over all of them.
+   */
+  forward(batch: HostBatch<B>, options: ForwardOptions = {}): Promise<Loss> {
+    return this.#alone("forward", () => this.#forward(batch, options));
   }
 
   /** Gradients of this micro-batch, settled unit by unit as the pass goes. @param loss what the last `forward` gave */
@@ -174,7 +179,8 @@ export class Engine<B extends object> {
   /**
    * Updates the parameters once all micro-batches of the step have run; before that it does nothing and returns undefined, as
    * in DeepSpeed. A step with a gradient that is not finite updates nothing: it is skipped where the configuration says so.
-   * @throws NumericalError, after the step's record, when too many steps in a row were not finite
+   * @throws NumericalError, after the step's record, when too many steps in a row were not finite; UsageError, on all ranks, where the
+   * micro-batches' targets are not as `forward` was told
    */
   async step(): Promise<StepRecord | undefined> {
     const outcome = await this.#alone("step", () => this.#update());
@@ -189,12 +195,13 @@ export class Engine<B extends object> {
     this.#microBatch += count;
   }
 
-  async #forward(batch: HostBatch<B>): Promise<Loss> {
+  async #forward(batch: HostBatch<B>, { stepTargets }: ForwardOptions): Promise<Loss> {
     if (this.#microBatch === 0) this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
       throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
     checkBatch(batch);
+    this.#targets.begin(this.#microBatch === 0, stepTargets);
     if (this.#microBatch === 0) this.#beginStep();
     this.#clock.begin("forward");
     this.#batch = batch;
@@ -202,7 +209,7 @@ export class Engine<B extends object> {
     this.#units.beginPass("train");
     this.#settler.beginMicroBatch(this.#microBatch);
     for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false, usedInBackward: false });
-    const { microBatch, trainBatch, activationCheckpointing, worldSize } = this.plan.config;
+    const { microBatch, trainBatch, activationCheckpointing, gradientAccumulation, worldSize } = this.plan.config;
     const firstSample = this.steps * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
     this.#tape = new Tape({
       device: this.device,
@@ -211,6 +218,7 @@ export class Engine<B extends object> {
       hooks: this.#trainingHooks(),
       checkpointing: activationCheckpointing,
       lossSeed: this.#counter.lossScale,
+      lossDivisor: stepTargets && stepTargets / (worldSize * gradientAccumulation),
       random: new RandomKeys(this.#seed, this.steps, firstSample),
     });
     const loss = await this.#options.model.forward(this.#tape, uploadBatch<B>(this.#tape, batch));
@@ -226,6 +234,7 @@ export class Engine<B extends object> {
       throw new UsageError("engine.backward was given something else than the loss of this engine's last forward");
     this.#clock.begin("backward");
     await tape.backward(loss.tensor);
+    this.#targets.note(tape.lossTargets);
     this.#tape = undefined;
     for (const unit of this.#units.all) this.#settler.settle(unit);
     this.#settler.endMicroBatch();
@@ -273,12 +282,17 @@ export class Engine<B extends object> {
     const partials = await this.#norm.partials();
     this.device.timeline.scope = "";
     const lossSum = await this.#losses.sum();
-    const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...partials);
+    const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...this.#targets.told, ...partials);
     const ranks = await this.group.exchange(own, "losses and gradient norms");
     this.#stopAgreed = ranks.some((r) => r[1] !== 0);
+    const normsFrom = 2 + toldNumbers;
+    this.#targets.check(
+      ranks.map((r) => r.subarray(2, normsFrom)),
+      this.steps + 1,
+    );
     const losses = this.group.worldSize * this.plan.config.gradientAccumulation;
     const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / losses;
-    return { ...this.#norm.combine(ranks.map((r) => r.subarray(2))), loss };
+    return { ...this.#norm.combine(ranks.map((r) => r.subarray(normsFrom))), loss };
   }
 
   /** In the order in which the backward pass finished them: what comes first is nearest to the cause. */
@@ -305,7 +319,10 @@ export class Engine<B extends object> {
     return this.#alone("infer", () => this.#evaluator.infer(body));
   }
 
-  /** The loss of a batch without gradients, the mean over its targets. Every rank calls it between two steps, with rows of its own. */
+  /**
+   * The loss of a batch without gradients, the mean over its targets that count, or 0 where none does. Every rank calls it between two
+   * steps, with rows of its own.
+   */
   evaluate(batch: HostBatch<B>): Promise<number> {
     return this.#alone("evaluate", async () => {
       if (this.#tape) throw new UsageError("engine.evaluate was called between engine.forward and engine.backward");

@@ -25,6 +25,8 @@ export interface Job {
   readonly modelFolder?: string;
   /** Tokens of the run, window after window; drawn when left out. */
   readonly tokens?: Uint16Array;
+  /** Which targets of each sample of the run count, from the first to the one before the second; undefined: all. */
+  readonly answers?: readonly (readonly [number, number])[];
   /** Whole final weights come back too. */
   readonly wantsWeights?: boolean;
   /** Gathers and releases come back, as rank 0 issued them in its last step. */
@@ -72,7 +74,7 @@ function drawnToken(place: number, vocabulary: number): number {
 
 /** Global sample s is window s: tokens [s * T, s * T + T], targets shifted by one (contracts 21). */
 export function batchOf(
-  job: Pick<Job, "model" | "seqLength" | "tokens">,
+  job: Pick<Job, "model" | "seqLength" | "tokens" | "answers">,
   firstSample: number,
   samples: number,
 ): HostBatch<LanguageBatch> {
@@ -83,5 +85,15 @@ export function batchOf(
   const shape = [samples, seqLength];
   const take = (shift: number): Int32Array =>
     Int32Array.from({ length: samples * seqLength }, (_, i) => token(first + i + shift));
-  return { inputs: { data: take(0), shape }, targets: { data: take(1), shape } };
+  const targets = take(1);
+  for (let i = 0; i < targets.length && job.answers; i++) {
+    const [from, end] = job.answers[firstSample + Math.floor(i / seqLength)]!;
+    if (i % seqLength < from || i % seqLength >= end) targets[i] = -1;
+  }
+  return { inputs: { data: take(0), shape }, targets: { data: targets, shape } };
+}
+
+/** Targets that count in all samples of a step; undefined where all do. */
+export function stepTargetsOf({ answers }: Job, firstSample: number, samples: number): number | undefined {
+  return answers?.slice(firstSample, firstSample + samples).reduce((sum, [from, end]) => sum + end - from, 0);
 }

@@ -18,7 +18,7 @@ import { joinLaunched } from "../../src/launch/join.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
-import { batchOf, configOf, type Job, type RankAnswer, type TraceEntry } from "./jobs.ts";
+import { batchOf, configOf, type Job, type RankAnswer, stepTargetsOf, type TraceEntry } from "./jobs.ts";
 import { buildModel } from "./models.ts";
 
 /** What the pool sends: first one rank clears the control memory, then all ranks of the world train. */
@@ -183,9 +183,11 @@ async function saveWhereAsked(engine: Engine<LanguageBatch>, { save }: Job): Pro
 
 async function runStep(engine: Engine<LanguageBatch>, job: Job, step: number): Promise<StepRecord> {
   const { trainBatch, microBatch, gradientAccumulation, worldSize } = engine.plan.config;
+  const stepTargets = stepTargetsOf(job, step * trainBatch, trainBatch);
   for (let a = 0; a < gradientAccumulation; a++) {
     const firstSample = step * trainBatch + (a * worldSize + rank) * microBatch;
-    await engine.backward(await engine.forward(batchOf(job, firstSample, microBatch)));
+    const batch = batchOf(job, firstSample, microBatch);
+    await engine.backward(await engine.forward(batch, stepTargets === undefined ? {} : { stepTargets }));
   }
   return (await engine.step())!;
 }
