@@ -12,6 +12,7 @@ import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
+import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { checkPieces } from "../plan/sizes.ts";
@@ -117,7 +118,7 @@ export class Engine<B extends object> {
     let model: DescribedModel | undefined;
     try {
       checkOptions(options);
-      model = describeModel(options.model);
+      model = describeModel(tuned(options.model, options.config));
       const engine = new Engine(options, model);
       engine.notices = await engine.#stores.open(engine.group.rank);
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
@@ -152,6 +153,11 @@ export class Engine<B extends object> {
   /** Floating-point operations of the last micro-batch, by unit. */
   get operationsByUnit(): OperationBook["byUnit"] {
     return this.#operations.byUnit;
+  }
+
+  /** Units of whose parameters the last backward pass used none, as below the lowest one that is trained. */
+  get forwardOnly(): ReadonlySet<string> {
+    return new Set(this.#units.all.filter((unit) => !unit.usedInBackward).map(({ name }) => name));
   }
 
   /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
@@ -205,7 +211,7 @@ export class Engine<B extends object> {
     this.#operations.beginMicroBatch();
     this.#units.beginPass("train");
     this.#settler.beginMicroBatch(this.#microBatch);
-    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false });
+    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false, usedInBackward: false });
     const { microBatch, trainBatch, activationCheckpointing, gradientAccumulation, worldSize } = this.plan.config;
     const firstSample = this.steps * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
     this.#tape = new Tape({
@@ -408,6 +414,7 @@ export class Engine<B extends object> {
         this.#units.enter(unit, needsValues);
         this.device.timeline.scope = `${unit.name} ${pass}`;
         if (pass === "forward") unit.openUses++;
+        else if (needsValues) for (const part of unit.together) part.usedInBackward = true;
         this.#operations.enter();
       },
       leave: (owner, pass) => {
