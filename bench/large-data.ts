@@ -1,10 +1,10 @@
 /**
  * `node --import tsx bench/large-data.ts bytes|tokens GIGABYTES...`: trains a small model on files of these sizes and says how much memory
  * all processes together held at most. A long run of its own that needs as much room in the folder for temporary files (TMPDIR), and
- * with tokens half as much again. Linux only: it reads /proc.
+ * with tokens half as much again.
  */
-import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -81,33 +81,14 @@ async function measure(folder: string, gigabytes: number): Promise<Result> {
   return { gigabytes, peakBytes, preparationSeconds: preparationSeconds!, seconds: seconds! };
 }
 
-/** Resident memory of a process and all below it, what they share counted once. */
+/** Resident memory of a process and all below it; what several of them have in common counts for each. */
 function treeBytes(root: number): number {
-  const parents = new Map(processes().map((pid) => [pid, parentOf(pid)]));
+  const listed = execFileSync("ps", ["-A", "-o", "pid=,ppid=,rss="], { encoding: "utf8" }).trim().split("\n");
+  const rows = listed.map((line) => line.trim().split(/ +/).map(Number) as [pid: number, parent: number, kib: number]);
+  const parents = new Map(rows.map(([pid, parent]) => [pid, parent]));
   const isBelow = (pid: number | undefined): boolean =>
     pid === root || (pid !== undefined && pid > 1 && isBelow(parents.get(pid)));
-  return [...parents.keys()].filter(isBelow).reduce((sum, pid) => sum + residentBytes(pid), 0);
-}
-
-const processes = (): number[] => readdirSync("/proc").flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
-
-function parentOf(pid: number): number | undefined {
-  const stat = readProcess(pid, "stat");
-  return stat === "" ? undefined : Number(stat.slice(stat.lastIndexOf(")") + 1).split(" ")[2]);
-}
-
-function residentBytes(pid: number): number {
-  const match = /^Pss: +(\d+) kB$/m.exec(readProcess(pid, "smaps_rollup"));
-  return match === null ? 0 : 1024 * Number(match[1]);
-}
-
-/** Empty where the process has just ended. */
-function readProcess(pid: number, name: string): string {
-  try {
-    return readFileSync(`/proc/${pid}/${name}`, "utf8");
-  } catch {
-    return "";
-  }
+  return rows.reduce((sum, [pid, , kib]) => sum + (isBelow(pid) ? 1024 * kib : 0), 0);
 }
 
 const [kind, ...sizes] = process.argv.slice(2);
