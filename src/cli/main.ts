@@ -274,8 +274,11 @@ function program(): Command {
     .action(async (flags: DoctorCommandFlags) => {
       if (flags.calibrate) {
         const { calibrationFile, runCalibrate } = await import("./calibrate.ts");
-        return runCalibrate({ file: flags.output ?? calibrationFile(), folder: flags.path }, createLogger());
+        const options = { file: flags.output ?? calibrationFile(), folder: flags.path };
+        return runCalibrate(options, createLogger());
       }
+      const [lone] = Object.keys({ path: flags.path, output: flags.output }).filter((name) => name in flags);
+      if (lone !== undefined) throw new UsageError(`--${lone} is of doctor --calibrate; give both, or leave it out`);
       const { runDoctor } = await import("./doctor.ts");
       process.exitCode = runDoctor(trainsOn, flags);
     });

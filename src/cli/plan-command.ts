@@ -68,7 +68,9 @@ const offloadDevices = ["none", "cpu", "nvme"];
 
 export function simulateCommand(): Command {
   return addJobOptions(new Command("simulate"))
-    .description("a step of a job on any machine and any number of ranks: memory, traffic, time, and what is hidden")
+    .description(
+      "a step of a job on any machine and any number of ranks: memory, traffic, time, what is hidden, and whether it fits",
+    )
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0, 3))
     .addOption(new Option("--offload-optimizer <place>", "where optimizer states are").choices(offloadDevices))
     .addOption(new Option("--offload-param <place>", "where parameters are, at stage 3").choices(offloadDevices))
@@ -76,6 +78,6 @@ export function simulateCommand(): Command {
     .option("--json", "the same as data")
     .action(async (flags: SimulateFlags) => {
       const { runSimulate } = await import("./simulate.ts");
-      await runSimulate(flags);
+      process.exitCode = await runSimulate(flags);
     });
 }
