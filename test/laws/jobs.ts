@@ -22,7 +22,7 @@ export interface Job {
     readonly folder: string;
     readonly afterStep: number;
     readonly rank?: number;
-    /** Training goes on meanwhile, with a disk that the rank holds up; see SavingAnswer. */
+    /** Training goes on meanwhile, and the save is held up; see SavingAnswer. */
     readonly beside?: { readonly fullDiskOfRank?: number };
   };
   /** A checkpoint, or a folder of them, to go on from. */
@@ -63,9 +63,9 @@ export interface RankAnswer {
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
 }
 
-/** What came of a save beside training, whose disk takes nothing before the next step's update, and publishes nothing before the last step. */
+/** What came of a save beside training that stops half way until the next step's update is due, and flushes nothing before the last step. */
 export interface SavingAnswer {
-  /** Whether the next step's update waited until something was written. */
+  /** Whether the next step's update waited for it. */
   readonly updateWaited: boolean;
   readonly publishedAtStep6: boolean;
   readonly error?: { readonly name: string; readonly message: string };

@@ -18,7 +18,7 @@ import { joinLaunched } from "../../src/launch/join.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
-import { holdDisk } from "../checkpoint/held-disk.ts";
+import { holdSaves } from "../checkpoint/held-disk.ts";
 import {
   batchOf,
   configOf,
@@ -193,7 +193,7 @@ async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortCon
   return { records, ...weights, ...(trace && { trace }), ...(timeline && { timeline }), ...(saving && { saving }) };
 }
 
-/** Saves, and runs the rest of the job meanwhile; the disk is held up. */
+/** Saves, and runs the rest of the job meanwhile; the save is held up. */
 async function saveBeside(
   engine: Engine<LanguageBatch>,
   job: Job,
@@ -201,7 +201,7 @@ async function saveBeside(
   records: StepRecord[],
 ): Promise<SavingAnswer> {
   const isFull = beside?.fullDiskOfRank === rank;
-  const disk = await holdDisk(isFull ? new Error("ENOSPC: no space left on device, write") : undefined);
+  const held = await holdSaves(engine, isFull ? new Error("ENOSPC: no space left on device, write") : undefined);
   try {
     const outcome = saveCheckpoint(engine, folder).then(
       () => ({}),
@@ -209,16 +209,16 @@ async function saveBeside(
     );
     const step = runStep(engine, job, engine.steps);
     const updateWaited = await Promise.race([step.then(() => false), sleep(heldMs).then(() => true)]);
-    disk.releaseWrites();
+    held.releaseReads();
     records.push(await step);
     while (engine.steps < job.steps) records.push(await runStep(engine, job, engine.steps));
     const publishedAtStep6 = readdirSync(folder).some((name) => name.startsWith("step-"));
     // The other ranks look before anything is published too.
     await engine.group.exchange(Float64Array.of(0), "looked");
-    disk.releaseSyncs();
+    held.releaseSyncs();
     return { updateWaited, publishedAtStep6, ...(await outcome) };
   } finally {
-    disk.restore();
+    held.restore();
   }
 }
 
