@@ -1,12 +1,11 @@
 /** From what `--data` names to checked ranges of token files: plain data, which the ranks of a run are told and open as it is. */
 
-import { stat } from "node:fs/promises";
-import { resolve } from "node:path";
 import { DataError } from "../errors/errors.ts";
 import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { DocumentFile } from "./documents.ts";
 import type { TextTokenizer } from "./encode-batch.ts";
 import { type Encoders, inThisThread, type TokenizerModule, WorkerEncoders } from "./encoders.ts";
+import { checkUnchanged, identify } from "./file-identity.ts";
 import { describeFindings, type Finding, Findings } from "./findings.ts";
 import { type DataSource, findSources, type SourceFile } from "./source-files.ts";
 import { TokenCache } from "./token-cache.ts";
@@ -140,9 +139,7 @@ async function cachedRange(
       const findings = new Findings();
       await using encoders = encodersFor(options, allBytes);
       const made = await tokenize(handle, { tokenizer, encoders, files, isSearched, findings, textField, onRead });
-      const after = await identify(paths);
-      const changed = after.findIndex((file, i) => JSON.stringify(file) !== JSON.stringify(identities[i]));
-      if (changed !== -1) throw new DataError(`${paths[changed]} changed while it was read; keep it unchanged`);
+      await checkUnchanged(paths, identities);
       return made;
     }));
   if (entry.largestId >= vocabularySize)
@@ -159,23 +156,4 @@ const leastBytesForWorkers = 1 << 22;
 function encodersFor({ tokenizer, tokenizerModule }: PrepareOptions, bytes: number): Encoders {
   if (tokenizerModule === undefined || bytes < leastBytesForWorkers) return inThisThread(tokenizer);
   return new WorkerEncoders(tokenizerModule);
-}
-
-interface FileIdentity {
-  readonly path: string;
-  readonly size: number;
-  readonly modified: string;
-}
-
-async function identify(paths: readonly string[]): Promise<FileIdentity[]> {
-  const identities: FileIdentity[] = [];
-  for (const path of paths) {
-    const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
-      const why = error.code === "ENOENT" ? "no such file" : error.message;
-      throw new DataError(`${path}: ${why}; check --data`, { cause: error });
-    });
-    if (!found.isFile()) throw new DataError(`${path} is not a regular file; wanted one, which can be read again`);
-    identities.push({ path: resolve(path), size: Number(found.size), modified: String(found.mtimeNs) });
-  }
-  return identities;
 }

@@ -12,7 +12,7 @@ import type { Finding } from "./findings.ts";
 import type { TokenBytes, TokenRange } from "./token-file.ts";
 
 /** Raised when the same files would become other tokens. */
-const formatVersion = 1;
+const formatVersion = 2;
 /** What a killed run left is not another run's work in progress after so long. */
 const leftoverSeconds = 24 * 3600;
 
