@@ -363,6 +363,20 @@ export const faults: readonly Fault[] = [
     law: laws.checkpoints,
   },
   {
+    name: "an update does not wait until what it changes is saved",
+    file: "src/zero/step.ts",
+    find: "if (wait) await wait;",
+    replace: "void wait;",
+    law: laws.savedBeside,
+  },
+  {
+    name: "a look at a record on disk does not notice that its memory was given away",
+    file: "src/zero/disk-slots.ts",
+    find: "if (slot.content === content && slot.last === users) return look(slot);",
+    replace: "if (users.length > 0) return look(slot);",
+    law: laws.lookedAt,
+  },
+  {
     name: "a checkpoint's own description may be edited",
     file: "src/checkpoint/training-manifest.ts",
     find: "if (crc32 !== checksum)",

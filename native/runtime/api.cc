@@ -220,7 +220,7 @@ napi_value abortGroup(napi_env env, CallArgs& a) {
   return undefined(env);
 }
 
-napi_value exchange(napi_env env, CallArgs& a) {
+template <GroupChannel channel> napi_value exchange(napi_env env, CallArgs& a) {
   const auto group = groupOf(a.integer(0, "group"));
   const auto tag = (uint64_t)a.bytes(1, "tag");
   const auto payload = a.typed(2, napi_uint8_array, "payload");
@@ -228,10 +228,10 @@ napi_value exchange(napi_env env, CallArgs& a) {
     throw RangeFailure{"exchange: found " + std::to_string(payload.length) + " bytes; wanted at most " + std::to_string(maxExchangeBytes)};
   const Pending pending = newPromise(env);
   auto received = std::make_shared<std::vector<std::string>>();
-  Queue& queue = group->exchangeQueue();
+  Queue& queue = group->exchangeQueue(channel);
   // The group outlives its own queue's thread, so the task needs no hold on it.
   const uint64_t sequence = queue.push({[group = group.get(), tag, received, own = std::string((const char*)payload.data, payload.length)](
-                                            OpContext& on, void*) { *received = group->exchange(tag, own, on.stopping); }});
+                                            OpContext& on, void*) { *received = group->exchange(channel, tag, own, on.stopping); }});
   FailurePtr failure;
   const bool isListening = queue.listen(
       sequence, [id = pending.id, received](FailurePtr failure) { settle(id, failure, std::move(*received)); }, &failure);
@@ -289,7 +289,8 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<createGroupCall>(env, exports, "createGroup");
   add<destroyGroupCall>(env, exports, "destroyGroup");
   add<controlBytes>(env, exports, "controlBytes");
-  add<exchange>(env, exports, "exchange");
+  add<exchange<exchanges>>(env, exports, "exchange");
+  add<exchange<asides>>(env, exports, "exchangeAside");
   add<abortGroup>(env, exports, "abortGroup");
   add<opCount>(env, exports, "opCount");
   add<opArity>(env, exports, "opArity");

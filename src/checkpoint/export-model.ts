@@ -1,11 +1,11 @@
 /** From a training checkpoint to a model folder in Hugging Face's layout: the master weights, in one file or in shards with an index. */
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { type FloatType, floatBytes, fromFloat32 } from "../device/halves.ts";
 import { ModelError } from "../errors/errors.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { pieceElements } from "../zero/state.ts";
 import { writeAtomically } from "./atomic-file.ts";
-import { type FloatType, floatBytes, fromFloat32 } from "./halves.ts";
 import type { TrainingCheckpoint } from "./open-training.ts";
 import { type NewTensor, writeSafetensors } from "./safetensors-writer.ts";
 

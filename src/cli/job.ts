@@ -21,10 +21,11 @@ import { openRanges } from "../data/tokens.ts";
 import { DataError, UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
-import { createModel, longestSequence, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
+import { createModel, longestSequence, type ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { findTokenizer } from "../tokenizer/open.ts";
 import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { meaningOf, shownModel } from "./model-flags.ts";
 import { type ValidationData, validationData } from "./validation.ts";
 
 /** What `shunya train` was asked for. */
@@ -41,7 +42,7 @@ export interface TrainJob {
   /** A file, or what was chosen. */
   readonly config: string | object | undefined;
   readonly overrides: readonly Override[];
-  /** A published name, a folder, or a shape that was chosen. */
+  /** A published name, a folder (names of models on a hub have become one), or a shape that was chosen. */
   readonly model: string | ModelConfig;
   readonly data: readonly string[];
   /** How documents become tokens, where that is not left to its defaults. */
@@ -111,10 +112,10 @@ export interface OpenedModel extends AsyncDisposable {
  * training begins from scratch: its vocabulary is the tokenizer's then.
  */
 export async function openModel(model: TrainJob["model"], tokenizer: Tokenizer = byteTokenizer): Promise<OpenedModel> {
-  const named = typeof model === "string" ? publishedConfig(model) : model;
-  if (named === undefined) return openModelFolder(model as string);
+  const meaning = typeof model === "string" ? meaningOf(model) : ({ kind: "published", config: model } as const);
+  if (meaning.kind !== "published") return openModelFolder(model as string);
   const hasOwn = typeof model === "string" && tokenizer !== byteTokenizer;
-  const config = hasOwn ? { ...named, vocabularySize: tokenizer.vocabularySize } : named;
+  const config = hasOwn ? { ...meaning.config, vocabularySize: tokenizer.vocabularySize } : meaning.config;
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
 }
 
@@ -129,7 +130,7 @@ export async function openJobTokenizer({
 }
 
 function isFolder(model: TrainRequest["model"]): model is string {
-  return typeof model === "string" && publishedConfig(model) === undefined;
+  return typeof model === "string" && meaningOf(model).kind !== "published";
 }
 
 /** The file or object of a job as the configuration reader takes it. */
@@ -299,7 +300,7 @@ export function describeForConfig(model: TrainJob["model"], config: ModelConfig)
   const { description } = describeModel(createModel(config));
   const parameters = description.units.flatMap((unit) => unit.parameters);
   return {
-    name: typeof model === "string" ? model : "the chosen model",
+    name: typeof model === "string" ? shownModel(model) : "the chosen model",
     hiddenSize: config.hidden,
     parameterElements: parameters.reduce((sum, { shape }) => sum + elementsOf(shape), 0),
   };

@@ -19,6 +19,7 @@ import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
+import { shownModel } from "./model-flags.ts";
 import { describeRates, groupRows } from "./rates.ts";
 import { delayRows, diskLines, diskRows, lockedLines, memoryRows, renderStates } from "./tiers-text.ts";
 
@@ -28,13 +29,14 @@ export function renderOpening(job: TrainJob, opened: OpenedJob, f: Forecast): st
   const { config, model, prepared, sampler, seqLength, steps, tokenizer, validation } = opened;
   const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
   const clipping = config.gradientClipping > 0 ? `gradients clipped at ${config.gradientClipping}` : "no clipping";
-  const name = typeof job.model === "string" ? job.model : "chosen";
+  const name = typeof job.model === "string" ? shownModel(job.model) : "chosen";
   const epochs = (steps * trainBatch) / sampler.windowCount;
   const perEpoch = sampler.windowCount / trainBatch;
   const threads = formatMany(job.threads, "thread");
   const { rowName } = opened.rows;
   const rows: readonly (readonly [string, string])[] = [
     ["model", `${name}: ${formatMany(f.plan.parameterElements, "parameter")} in ${config.precision}`],
+    ...trainedRows(f.plan),
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
     ...(prepared.summary
       ? conversationRows(prepared.summary, seqLength)
@@ -70,7 +72,7 @@ export function renderOpening(job: TrainJob, opened: OpenedJob, f: Forecast): st
   return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
 }
 
-/** "12 conversations of up to 512 tokens: 345 of 6,789 tokens are answers and learned". */
+/** "12 conversations, 345 answer tokens of 6,789", and what of the rows is padding. */
 function conversationRows(
   { samples, tokens, targets, padded, shorter }: ConversationSummary,
   seqLength: number,
@@ -85,6 +87,14 @@ function conversationRows(
     ],
     ["", `one a row of ${seqLength}: ${formatShare(padded, 1)} of positions are padding${advice}`],
   ];
+}
+
+/** Nothing where all is trained. */
+function trainedRows({ trainableElements, parameterElements, config: { lora } }: Plan): [string, string][] {
+  if (trainableElements === parameterElements) return [];
+  const share = formatShare(trainableElements, parameterElements);
+  const words = lora ? `LoRA of rank ${lora.rank}, alpha ${lora.alpha}` : "the others are frozen";
+  return [["", `${formatMany(trainableElements, "parameter")} (${share}) are trained: ${words}`]];
 }
 
 function mixRows(sampler: MixedSampler, samples: number): [label: string, text: string][] {
@@ -118,7 +128,7 @@ export function renderSummary(
 ): string {
   const last = records.at(-1)!;
   const formula = formulaBytes(f.plan);
-  const terms = [...expectedTraffic(f.plan), ...expectedCopies(f.plan)];
+  const terms = [...expectedTraffic(f.plan, f.forwardOnly), ...expectedCopies(f.plan, f.forwardOnly)];
   const memory = last.ranks.map((r) => ({ formula, forecast: f.report.memory, measured: r.memory }));
   const traffic = last.ranks.map((r) => ({ terms, forecast: f.report.traffic, measured: r.traffic }));
   const operations = groupRanks(last.ranks.map((r) => r.operations))

@@ -1,6 +1,7 @@
 /** From what `--data` names to checked ranges of token files, or of samples: plain data, which a run's ranks are told and open as it is. */
 
 import type { FileHandle } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { DataError, UsageError } from "../errors/errors.ts";
 import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { DocumentFile } from "./documents.ts";
@@ -214,10 +215,12 @@ async function cachedEntry(
   return found;
 }
 
-/** Workers take a while to start. */
-const leastBytesForWorkers = 1 << 22;
+/** A worker takes a third of a second to start, in which one thread encodes about as much. */
+const bytesPerWorker = 1 << 22;
 
 function encodersFor({ tokenizer, tokenizerModule }: PrepareOptions, bytes: number): Encoders {
-  if (tokenizerModule === undefined || bytes < leastBytesForWorkers) return inThisThread(tokenizer);
-  return new WorkerEncoders(tokenizerModule);
+  const workers = Math.min(availableParallelism(), Math.floor(bytes / bytesPerWorker));
+  return tokenizerModule === undefined || workers < 2
+    ? inThisThread(tokenizer)
+    : new WorkerEncoders(tokenizerModule, workers);
 }

@@ -46,6 +46,8 @@ export interface Native {
   controlBytes(world: number): number;
   /** Every rank gives up to 256 KiB, every rank gets all of them, in rank order. Independent of all queues. */
   exchange(group: number, tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
+  /** The same in an order of its own, for work that runs aside of a program's other calls: neither waits for the other. */
+  exchangeAside(group: number, tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
   /** Operations per second of one thread working in registers alone, for a dtype's code: what benchmarks hold kernels against. */
   measurePeak(dtype: number): number;
   /**

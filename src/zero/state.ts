@@ -39,29 +39,27 @@ export interface StateRange {
   /** First element, counted within the tensor. */
   readonly first: number;
   readonly count: number;
-  /** fp32 values of [offset, offset + count), counted within the flat buffer. */
+  /** fp32 values of [offset, offset + count), counted within the flat buffer; nothing that was issued may still write them. */
   read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
   /** The same first element, counted within the flat buffer. */
   readonly offset: number;
 }
 
-/** What is saved, as an engine hands it out while nothing else runs. */
+/** What is saved, as an engine hands it out. */
 export interface StateReader {
-  /** In plan order; together the ranks' lists hold every element of every kind once. */
+  /** In plan order, which is that of updates; together the ranks' lists hold every element of every kind once. */
   readonly ranges: readonly StateRange[];
-  /** fp32 values of elements [first, first + count), counted within the range. */
+  /**
+   * fp32 values of elements [first, first + count), counted within the range. Ranges are read in their order and each from its first
+   * element to its last: what has been read may change from then on.
+   */
   read(range: StateRange, first: number, count: number): Promise<Float32Array>;
+  /** Nothing more is read: all may change. */
+  end(): void;
 }
 
 /** Elements that pass through the host at once. */
 export const pieceElements = 1 << 20;
-
-export function stateReader(flats: readonly FlatState[]): StateReader {
-  return {
-    ranges: flats.flatMap(stateRanges),
-    read: (range, first, count) => range.read(range.offset + first, count),
-  };
-}
 
 /** A part of a rank's own range, and how a kind of its states is read. */
 export interface Held extends Range {

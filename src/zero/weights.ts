@@ -13,6 +13,7 @@ import type { Plan } from "../plan/plan.ts";
 import { randomKey } from "../tensor/random.ts";
 import { type Elements, type Range, zeroElements } from "./elements.ts";
 import { type CollectivePart, type FlatState, segmentCalls } from "./flat.ts";
+import { quiet } from "./phase-clock.ts";
 import { heldWithin, pieceElements, type StateKind, type StateSource, writeRange } from "./state.ts";
 import type { UnitState } from "./unit.ts";
 
@@ -99,6 +100,7 @@ export async function* readWeights(
   group: ProcessGroup,
   units: readonly UnitState[],
 ): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+  await quiet(device);
   for (const unit of units)
     for (const state of unit.flats)
       for (const piece of state.layout.pieces)

@@ -135,7 +135,7 @@ describe("rows", () => {
   });
 
   test("workers give what one thread gives", async () => {
-    const many = Array.from({ length: 700 }, (_, i) => say("x".repeat(1 + i), "y ".repeat(3000 + i)));
+    const many = Array.from({ length: 700 }, (_, i) => say("x".repeat(1 + i), "y ".repeat(6500 + i)));
     const path = data.file("many.jsonl", lines(...many)); // above the size from which on workers are used
     const alone = await rowsOf([path], { cacheFolder: data.at(".alone") });
     const tokenizerModule = {

@@ -18,7 +18,13 @@ export interface Job {
   readonly threads?: number;
   readonly row?: SplitRow;
   /** A checkpoint is saved after so many steps, by all ranks or by one alone. */
-  readonly save?: { readonly folder: string; readonly afterStep: number; readonly rank?: number };
+  readonly save?: {
+    readonly folder: string;
+    readonly afterStep: number;
+    readonly rank?: number;
+    /** Training goes on meanwhile, with a disk that the rank holds up; see SavingAnswer. */
+    readonly beside?: { readonly fullDiskOfRank?: number };
+  };
   /** A checkpoint, or a folder of them, to go on from. */
   readonly resume?: string;
   /** A model folder with initial weights. */
@@ -53,7 +59,16 @@ export interface RankAnswer {
   readonly trace?: readonly TraceEntry[];
   readonly timeline?: { readonly queues: readonly QueueSpan[]; readonly program: readonly ProgramSpan[] };
   readonly residentBytes?: number;
+  readonly saving?: SavingAnswer;
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
+}
+
+/** What came of a save beside training, whose disk takes nothing before the next step's update, and publishes nothing before the last step. */
+export interface SavingAnswer {
+  /** Whether the next step's update waited until something was written. */
+  readonly updateWaited: boolean;
+  readonly publishedAtStep6: boolean;
+  readonly error?: { readonly name: string; readonly message: string };
 }
 
 /** A unit's parameters become whole, or what made them whole goes away. */
