@@ -196,7 +196,7 @@ class Checkpoints {
 async function train(engine: Engine<LanguageBatch>, job: OpenedJob, afterStep: () => Promise<void>): Promise<void> {
   const { microBatch, gradientAccumulation, worldSize } = job.config;
   const loader = new DataLoader({
-    source: job.tokens,
+    rows: job.rows,
     sampler: job.sampler,
     microBatch,
     gradientAccumulation,
@@ -208,8 +208,9 @@ async function train(engine: Engine<LanguageBatch>, job: OpenedJob, afterStep: (
     while (engine.steps < job.steps) {
       const step = engine.steps;
       for (let a = 0; a < gradientAccumulation; a++) {
-        const { inputs, targets } = await loader.batch(step, a);
-        const loss = await engine.forward({ inputs: { data: inputs, shape }, targets: { data: targets, shape } });
+        const { inputs, targets, stepTargets } = await loader.batch(step, a);
+        const batch = { inputs: { data: inputs, shape }, targets: { data: targets, shape } };
+        const loss = await engine.forward(batch, { stepTargets });
         await engine.backward(loss);
       }
       await engine.step();
