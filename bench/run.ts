@@ -1,7 +1,8 @@
 /**
- * `npm run bench [SECTION...]`: kernels, collectives, a whole step and states on disk against what this machine gives in the same run.
+ * `npm run bench [SECTION...]`: kernels, collectives, a whole step, states on disk and text to tokens against what this machine gives in the same run.
  * Figures are medians of interleaved rounds; shares are of the limit measured beside them, so they hold on a busy machine too.
  */
+import { availableParallelism } from "node:os";
 import { renderTable } from "../src/report/table.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
@@ -10,6 +11,7 @@ import { measureHidden } from "./hidden.ts";
 import { type KernelResult, meanShare, measureAttention, measureProducts } from "./kernels-matmul.ts";
 import { measureMemoryKernels } from "./kernels-memory.ts";
 import { measureStep } from "./step.ts";
+import { measureTokenize } from "./tokenize.ts";
 
 const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 
@@ -113,7 +115,18 @@ async function foretold(): Promise<void> {
   print(title, ["job", "measured, s", "simulated, s", "error"], rows);
 }
 
-const sections = { products, attention, memory, collectives, step, disk, hidden, foretold };
+async function tokens(): Promise<void> {
+  const rows = (await measureTokenize(availableParallelism())).map((r) => [
+    r.name,
+    r.megabytesPerSecond.toFixed(1),
+    r.tokensPerSecond === 0 ? "" : (r.tokensPerSecond / 1e6).toFixed(2),
+    (1000 * r.cpuSecondsPerMegabyte).toFixed(0),
+  ]);
+  const headers = ["text to tokens", "MB/s", "million tokens/s", "CPU ms for a MB, all threads"];
+  print("48 MB of text in Hindi and English letters, a tokenizer of 32,768 tokens", headers, rows);
+}
+
+const sections = { products, attention, memory, collectives, step, disk, hidden, foretold, tokens };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {

@@ -1,11 +1,11 @@
 /** The one writer of model folders in Hugging Face's layout: config.json, and the weights in one file or in shards with an index. */
 import { join } from "node:path";
+import { floatBytes, fromFloat32 } from "../device/halves.ts";
 import { ModelError } from "../errors/errors.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { renderModelConfig } from "./architectures.ts";
 import { writeAtomically } from "./atomic-file.ts";
-import { floatBytes, fromFloat32 } from "./halves.ts";
 import { ModelPublication } from "./model-publication.ts";
 import { writeSafetensors } from "./safetensors-writer.ts";
 import { configName, type ModelFormat, safetensorsNames, weightTypes } from "./weight-names.ts";

@@ -8,6 +8,7 @@ import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
 import { createModel, type ModelConfig } from "../nn/models/models.ts";
+import { tuned } from "../nn/tuning.ts";
 import { formatMany } from "../report/numbers.ts";
 import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
@@ -81,7 +82,7 @@ export class Resumption {
     const { config, model } = opened;
     checkFits(
       { folder: this.folder, manifest: this.#manifest },
-      describeModel(createModel(model.config)).description,
+      describeModel(tuned(createModel(model.config), config)).description,
       config,
     );
     const { chosen: _, ...run } = runOf(job, opened);

@@ -14,6 +14,7 @@ import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
 import { tokenizerCommand } from "./tokenizer-command.ts";
+import { addTuningOptions, type TuningFlags, tuningOverrides } from "./tuning-flags.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -25,7 +26,7 @@ const dataHelp =
 const mostRanks = 256;
 const mostThreads = 1024;
 
-interface TrainFlags extends OutputFlags {
+interface TrainFlags extends TuningFlags, OutputFlags {
   readonly config?: string;
   readonly stage?: number;
   readonly set?: readonly Override[];
@@ -79,7 +80,7 @@ function validationOf({ validation, validationData, evalEvery }: TrainFlags): Re
 }
 
 function trainCommand(): Command {
-  return addOutputFormat(new Command("train"))
+  return addOutputFormat(addTuningOptions(new Command("train")))
     .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
     .option(
       "--model <name|dir>",
@@ -138,7 +139,7 @@ function trainCommand(): Command {
       const { runTrain } = await import("./train.ts");
       const job = {
         config: flags.config,
-        overrides: [...(flags.set ?? []), ...namedOverrides(flags)],
+        overrides: [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)],
         model: flags.model,
         data: flags.data,
         reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
@@ -165,13 +166,13 @@ function trainCommand(): Command {
     });
 }
 
-interface ConfigFlags extends Pick<TrainFlags, "set" | "microBatch" | "lr" | "ranks"> {
+interface ConfigFlags extends Pick<TrainFlags, "set" | "microBatch" | "lr" | "ranks">, TuningFlags {
   readonly model?: string;
   readonly json?: true;
 }
 
 function configCommand(): Command {
-  return new Command("config")
+  return addTuningOptions(new Command("config"))
     .description("what a configuration file comes to, where each value is from, and all that is wrong with it")
     .argument("<file>", "a DeepSpeed-style configuration")
     .option("--ranks <n>", "data-parallel ranks", parseInteger(1), 1)
@@ -182,7 +183,7 @@ function configCommand(): Command {
     .option("--json", "one JSON document: the values, where they are from, and the problems")
     .action(async (file: string, flags: ConfigFlags) => {
       const { runConfig } = await import("./config.ts");
-      const overrides = [...(flags.set ?? []), ...namedOverrides(flags)];
+      const overrides = [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)];
       const question = { file, overrides, ranks: flags.ranks, model: flags.model };
       process.exitCode = await runConfig(question, flags.json === true);
     });
@@ -277,8 +278,11 @@ function program(): Command {
     .action(async (flags: DoctorCommandFlags) => {
       if (flags.calibrate) {
         const { calibrationFile, runCalibrate } = await import("./calibrate.ts");
-        return runCalibrate({ file: flags.output ?? calibrationFile(), folder: flags.path }, createLogger());
+        const options = { file: flags.output ?? calibrationFile(), folder: flags.path };
+        return runCalibrate(options, createLogger());
       }
+      const [lone] = Object.keys({ path: flags.path, output: flags.output }).filter((name) => name in flags);
+      if (lone !== undefined) throw new UsageError(`--${lone} is of doctor --calibrate; give both, or leave it out`);
       const { runDoctor } = await import("./doctor.ts");
       process.exitCode = runDoctor(trainsOn, flags);
     });

@@ -37,6 +37,7 @@ export function renderOpening(
   const threads = formatMany(job.threads, "thread");
   const rows: readonly (readonly [string, string])[] = [
     ["model", `${name}: ${formatMany(f.plan.parameterElements, "parameter")} in ${config.precision}`],
+    ...trainedRows(f.plan),
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
     ["data", `${formatMany(tokens.count, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`],
     ...(validation
@@ -63,6 +64,14 @@ export function renderOpening(
   const tables = [renderStates(f.plan), renderSizes(f.plan)].filter((table) => table !== undefined);
   const lines = rows.map(([label, text]) => `${label.padEnd(labelWidth)}${wrap(text, { indent: labelWidth })}`);
   return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
+}
+
+/** Nothing where all is trained. */
+function trainedRows({ trainableElements, parameterElements, config: { lora } }: Plan): [string, string][] {
+  if (trainableElements === parameterElements) return [];
+  const share = formatShare(trainableElements, parameterElements);
+  const words = lora ? `LoRA of rank ${lora.rank}, alpha ${lora.alpha}` : "the others are frozen";
+  return [["", `${formatMany(trainableElements, "parameter")} (${share}) are trained: ${words}`]];
 }
 
 function mixRows(sampler: MixedSampler, samples: number): [label: string, text: string][] {
@@ -96,7 +105,7 @@ export function renderSummary(
 ): string {
   const last = records.at(-1)!;
   const formula = formulaBytes(f.plan);
-  const terms = [...expectedTraffic(f.plan), ...expectedCopies(f.plan)];
+  const terms = [...expectedTraffic(f.plan, f.forwardOnly), ...expectedCopies(f.plan, f.forwardOnly)];
   const memory = last.ranks.map((r) => ({ formula, forecast: f.report.memory, measured: r.memory }));
   const traffic = last.ranks.map((r) => ({ terms, forecast: f.report.traffic, measured: r.traffic }));
   const operations = groupRanks(last.ranks.map((r) => r.operations))

@@ -1,7 +1,6 @@
-/** Who encodes: this thread, or as many workers as there are cores. */
+/** Who encodes: this thread, or workers. */
 
 import { createRequire } from "node:module";
-import { availableParallelism } from "node:os";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { DataError } from "../errors/errors.ts";
@@ -43,7 +42,7 @@ interface Waiting {
   reject(error: Error): void;
 }
 
-/** One worker for each core: they encode while this thread reads and parses. */
+/** They encode while this thread reads, parses and writes. */
 export class WorkerEncoders implements Encoders {
   readonly mostAhead: number;
   readonly #workers: readonly Worker[];
@@ -51,7 +50,7 @@ export class WorkerEncoders implements Encoders {
   #failure: Error | undefined;
   #given = 0;
 
-  constructor(tokenizer: TokenizerModule, count = availableParallelism()) {
+  constructor(tokenizer: TokenizerModule, count: number) {
     this.#workers = Array.from({ length: count }, () => startWorker(tokenizer));
     this.mostAhead = 2 * count;
     for (const worker of this.#workers) {

@@ -1,5 +1,6 @@
 /** From what `--data` names to checked ranges of token files: plain data, which the ranks of a run are told and open as it is. */
 
+import { availableParallelism } from "node:os";
 import { DataError } from "../errors/errors.ts";
 import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { DocumentFile } from "./documents.ts";
@@ -150,10 +151,12 @@ async function cachedRange(
   return { range, findings: entry.findings };
 }
 
-/** Workers take a while to start. */
-const leastBytesForWorkers = 1 << 22;
+/** A worker takes a third of a second to start, in which one thread encodes about as much. */
+const bytesPerWorker = 1 << 22;
 
 function encodersFor({ tokenizer, tokenizerModule }: PrepareOptions, bytes: number): Encoders {
-  if (tokenizerModule === undefined || bytes < leastBytesForWorkers) return inThisThread(tokenizer);
-  return new WorkerEncoders(tokenizerModule);
+  const workers = Math.min(availableParallelism(), Math.floor(bytes / bytesPerWorker));
+  return tokenizerModule === undefined || workers < 2
+    ? inThisThread(tokenizer)
+    : new WorkerEncoders(tokenizerModule, workers);
 }
