@@ -9,6 +9,7 @@ import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
 import type { ReadingOptions } from "./job.ts";
 import { fetchNamedModels } from "./model-flags.ts";
+import { addOutputFormat, type OutputFlags, outputFormatOf } from "./output-flags.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
@@ -25,7 +26,7 @@ const dataHelp =
 const mostRanks = 256;
 const mostThreads = 1024;
 
-interface TrainFlags extends TuningFlags {
+interface TrainFlags extends TuningFlags, OutputFlags {
   readonly config?: string;
   readonly stage?: number;
   readonly set?: readonly Override[];
@@ -47,7 +48,6 @@ interface TrainFlags extends TuningFlags {
   readonly deviceMemory?: number;
   readonly hostMemory?: number;
   readonly threads?: number;
-  readonly output?: string;
   readonly overwrite?: true;
   readonly dryRun?: true;
   readonly saveEvery?: number;
@@ -80,7 +80,7 @@ function validationOf({ validation, validationData, evalEvery }: TrainFlags): Re
 }
 
 function trainCommand(): Command {
-  return addTuningOptions(new Command("train"))
+  return addOutputFormat(addTuningOptions(new Command("train")))
     .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
     .option(
       "--model <name|dir>",
@@ -114,7 +114,10 @@ function trainCommand(): Command {
     .option("--host-memory <size>", "budget of each rank for what is offloaded to the host; the same", parseBytes)
     .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
-    .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
+    .option(
+      "--output <dir>",
+      "write the model there at the end, as Hugging Face has it: in fp32, if --output-dtype says no other",
+    )
     .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
     .option(
@@ -151,6 +154,7 @@ function trainCommand(): Command {
         hostMemoryBytes: flags.hostMemory,
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
+        outputFormat: outputFormatOf(flags),
         overwrite: flags.overwrite === true,
         dryRun: flags.dryRun === true,
         saveEvery: flags.saveEvery,

@@ -1,7 +1,8 @@
 /** What each rank of `shunya train` runs: the whole model on its part of the batch. */
 
-import { saveModel } from "../checkpoint/save-model.ts";
+import { fitsFp16, saveModel } from "../checkpoint/save-model.ts";
 import { type SavedCheckpoint, saveCheckpoint } from "../checkpoint/save-training.ts";
+import { defaultFormat } from "../checkpoint/weight-names.ts";
 import { DataLoader } from "../data/loader.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { InterruptedError, NumericalError } from "../errors/errors.ts";
@@ -25,7 +26,7 @@ export type TrainMessage =
   | { readonly type: "started"; readonly notices: readonly string[]; readonly locked: LockReport }
   | { readonly type: "step"; readonly record: StepRecord; readonly validation?: ValidationRecord | undefined }
   | { readonly type: "checkpoint"; readonly checkpoint: SavedCheckpoint }
-  | { readonly type: "saved"; readonly afterStep: number };
+  | { readonly type: "saved"; readonly afterStep: number; readonly isBeyondFp16: boolean };
 
 async function main(): Promise<void> {
   const job = (await joinLaunched()?.receive()) as TrainJob;
@@ -55,9 +56,12 @@ async function main(): Promise<void> {
   if (stopped instanceof NumericalError) await checkpoints.idle();
   else await checkpoints.atEnd();
   if (job.output !== undefined) {
-    await saveModel(engine, opened.model.config, job.output);
+    // Days of training are not lost to one weight: a model that fp16 does not hold is written in fp32.
+    const isBeyond = job.outputFormat?.dtype === "fp16" && !(await fitsFp16(engine));
+    const format = { ...job.outputFormat, ...(isBeyond && { dtype: defaultFormat.dtype }) };
+    await saveModel(engine, opened.model.config, job.output, format);
     if (engine.group.rank === 0) await copyTokenizer(opened.tokenizer, job.output);
-    tell({ type: "saved", afterStep: engine.steps });
+    tell({ type: "saved", afterStep: engine.steps, isBeyondFp16: isBeyond });
   }
   if (stopped) throw stopped;
 }
