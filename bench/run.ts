@@ -3,6 +3,7 @@
  * Figures are medians of interleaved rounds; shares are of the limit measured beside them, so they hold on a busy machine too.
  */
 import { renderTable } from "../src/report/table.ts";
+import { measureCheckpoint } from "./checkpoint.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
 import { measureForetold } from "./foretold.ts";
@@ -89,6 +90,19 @@ async function disk(): Promise<void> {
   print("States on disk, 1 GiB, one thread, checksums included", headers, rows);
 }
 
+async function checkpoint(): Promise<void> {
+  const { bytes, rates, writeShare, readShare, stepSeconds } = await measureCheckpoint();
+  const shares: Readonly<Record<string, number>> = { save: writeShare, check: readShare };
+  const rows = Object.entries(rates).map(([work, rate]) => [
+    work,
+    rate.toFixed(2),
+    shares[work] === undefined ? "" : percent(shares[work]),
+  ]);
+  print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive"], rows);
+  const steps = Object.entries(stepSeconds).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
+  print("A step of it, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
+}
+
 async function hidden(): Promise<void> {
   const rows = (await measureHidden([0, 25, 50])).map((r) => {
     const [read, write] = [0, 1].map((i) => percent(1 - r.waitedSeconds[i]! / r.diskSeconds[i]!));
@@ -113,7 +127,7 @@ async function foretold(): Promise<void> {
   print(title, ["job", "measured, s", "simulated, s", "error"], rows);
 }
 
-const sections = { products, attention, memory, collectives, step, disk, hidden, foretold };
+const sections = { products, attention, memory, collectives, step, disk, checkpoint, hidden, foretold };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {
