@@ -1,8 +1,10 @@
 /**
- * `npm run bench [SECTION...]`: kernels, collectives, a whole step and states on disk against what this machine gives in the same run.
+ * `npm run bench [SECTION...]`: kernels, collectives, a whole step, states on disk and text to tokens against what this machine gives in the same run.
  * Figures are medians of interleaved rounds; shares are of the limit measured beside them, so they hold on a busy machine too.
  */
+import { availableParallelism } from "node:os";
 import { renderTable } from "../src/report/table.ts";
+import { measureCheckpoint } from "./checkpoint.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
 import { measureForetold } from "./foretold.ts";
@@ -11,6 +13,7 @@ import { measureHidden } from "./hidden.ts";
 import { type KernelResult, meanShare, measureAttention, measureProducts } from "./kernels-matmul.ts";
 import { measureMemoryKernels } from "./kernels-memory.ts";
 import { measureStep } from "./step.ts";
+import { measureTokenize } from "./tokenize.ts";
 
 const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 
@@ -102,6 +105,19 @@ async function disk(): Promise<void> {
   print("States on disk, 1 GiB, one thread, checksums included", headers, rows);
 }
 
+async function checkpoint(): Promise<void> {
+  const { bytes, rates, writeShare, readShare, stepSeconds } = await measureCheckpoint();
+  const shares: Readonly<Record<string, number>> = { save: writeShare, check: readShare };
+  const rows = Object.entries(rates).map(([work, rate]) => [
+    work,
+    rate.toFixed(2),
+    shares[work] === undefined ? "" : percent(shares[work]),
+  ]);
+  print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive"], rows);
+  const steps = Object.entries(stepSeconds).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
+  print("A step of it, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
+}
+
 async function hidden(): Promise<void> {
   const rows = (await measureHidden([0, 25, 50])).map((r) => {
     const [read, write] = [0, 1].map((i) => percent(1 - r.waitedSeconds[i]! / r.diskSeconds[i]!));
@@ -126,7 +142,21 @@ async function foretold(): Promise<void> {
   print(title, ["job", "measured, s", "simulated, s", "error"], rows);
 }
 
-const sections = { products, attention, memory, collectives, step, generation, disk, hidden, foretold };
+async function tokens(): Promise<void> {
+  const rows = (await measureTokenize(availableParallelism())).map((r) => [
+    r.name,
+    r.megabytesPerSecond.toFixed(1),
+    r.tokensPerSecond === 0 ? "" : (r.tokensPerSecond / 1e6).toFixed(2),
+    (1000 * r.cpuSecondsPerMegabyte).toFixed(0),
+  ]);
+  const headers = ["text to tokens", "MB/s", "million tokens/s", "CPU ms for a MB, all threads"];
+  print("48 MB of text in Hindi and English letters, a tokenizer of 32,768 tokens", headers, rows);
+}
+
+const sections = {
+  ...{ products, attention, memory, collectives, step, generation },
+  ...{ disk, checkpoint, hidden, foretold, tokens },
+};
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {

@@ -37,7 +37,7 @@ class ByteModel extends shunya.Module {
     );
     for (const block of this.blocks) x = await block.run(tape, x); // each block is gathered, used and released
     return this.segment(tape, [x], (x) =>
-      shunya.headLoss(tape, this.norm.forward(tape, x), this.bytes.weight, batch.targets, batch.targets.elements),
+      shunya.headLoss(tape, this.norm.forward(tape, x), this.bytes.weight, batch.targets),
     );
   }
 }

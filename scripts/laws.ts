@@ -15,6 +15,11 @@ export const laws = {
     tests: "fp32, stage (0|3), 2 ranks",
   },
   llama: { name: "Llama's family is transformers'", file: "test/oracles/llama-family.test.ts", tests: "logits" },
+  unequal: {
+    name: "The mean over the global batch's targets",
+    file: "test/oracles/unequal.test.ts",
+    tests: "gpt2, 2 ranks, 1",
+  },
   equal: {
     name: "Equal bits over stages and settings",
     file: "test/laws/equal.test.ts",
@@ -74,6 +79,12 @@ export const laws = {
     file: "test/checkpoint/resume.test.ts",
     tests: "stage (0|3), fp16|stage 2, fp16|states, whoever holds them",
   },
+  savedBeside: {
+    name: "Saved beside training",
+    file: "test/checkpoint/beside.test.ts",
+    tests: "ranks, stage",
+  },
+  lookedAt: { name: "A look at what lies on disk", file: "test/zero/disk-slots.test.ts", tests: "" },
   checkpoints: {
     name: "Damage is never silent",
     file: "test/checkpoint/training.test.ts",

@@ -6,8 +6,8 @@ export const modelFaults: readonly Fault[] = [
   {
     name: "the output head ignores the loss seed",
     file: "src/tensor/ops/loss.ts",
-    find: "gradientScale: tape.lossSeed / targetCount",
-    replace: "gradientScale: 1 / targetCount",
+    find: "gradientScale: tape.lossSeed / divisor",
+    replace: "gradientScale: 1 / divisor",
     law: laws.head,
   },
   {

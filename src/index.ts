@@ -44,7 +44,7 @@ export {
   type TokenizerSettings,
   type TokenStream,
 } from "./tokenizer/tokenizer.ts";
-export type { HostBatch, HostTensor, Loss } from "./zero/batch.ts";
+export type { ForwardOptions, HostBatch, HostTensor, Loss } from "./zero/batch.ts";
 export { Engine } from "./zero/engine.ts";
 export { type Forecast, forecast } from "./zero/forecast.ts";
 export type { HeldModel } from "./zero/hold.ts";

@@ -7,6 +7,7 @@ const collect = (value: string, before: readonly string[] = []): readonly string
 
 interface TrainFlags {
   readonly data: readonly string[];
+  readonly textField: string;
   readonly vocabSize: number;
   readonly output: string;
   readonly special?: readonly string[];
@@ -16,15 +17,17 @@ interface TrainFlags {
 function trainCommand(): Command {
   return new Command("train")
     .description("make a byte-level BPE tokenizer from text, as tokenizer.json and tokenizer_config.json")
-    .requiredOption("--data <path...>", "UTF-8 text, of any size")
+    .requiredOption("--data <path...>", "text, JSONL, Parquet, .gz and .zst of any size; folders and patterns")
+    .option("--text-field <name>", "field of JSONL and Parquet data that holds the text", "text")
     .requiredOption("--vocab-size <n>", "tokens: special ones, 256 bytes and merges", parseInteger(1, 2 ** 24))
     .requiredOption("--output <dir>", "a folder for the two files")
     .option("--special <token>", "one more special token after <|endoftext|>; may be repeated", collect)
     .option("--overwrite", "replace a tokenizer that is there")
     .action(async (flags: TrainFlags) => {
       const { runTokenizerTrain } = await import("./tokenizer-train.ts");
-      const { data, vocabSize, output, special = [], overwrite = false } = flags;
-      await runTokenizerTrain({ data, vocabularySize: vocabSize, output, special, overwrite }, createLogger());
+      const { data, textField, vocabSize, output, special = [], overwrite = false } = flags;
+      const options = { data, textField, vocabularySize: vocabSize, output, special, overwrite };
+      await runTokenizerTrain(options, createLogger());
     });
 }
 

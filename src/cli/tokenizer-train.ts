@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { writeAtomically } from "../checkpoint/atomic-file.ts";
-import { textPieces } from "../data/text-pieces.ts";
+import { readTexts } from "../data/texts.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import { formatBytes, formatCount, formatDuration } from "../report/numbers.ts";
@@ -12,9 +12,12 @@ import { settingsName, tokenizerName } from "../tokenizer/open.ts";
 import { renderSettings, renderTokenizer } from "../tokenizer/render.ts";
 import { openTokenizer } from "../tokenizer/tokenizer.ts";
 import { endOfText, TokenizerTrainer, type TrainedTokenizer } from "../tokenizer/train.ts";
+import { preparationTeller } from "./preparation.ts";
 
 export interface TokenizerTrainOptions {
   readonly data: readonly string[];
+  /** Of JSONL and Parquet. */
+  readonly textField: string;
   readonly vocabularySize: number;
   readonly output: string;
   /** After the end of text. */
@@ -22,7 +25,8 @@ export interface TokenizerTrainOptions {
   readonly overwrite: boolean;
 }
 
-const pieceBytes = 2 ** 14;
+/** Characters of a document that are held out, or not, at once. */
+const pieceLength = 2 ** 14;
 /** One piece in so many is held out, from the third on, and no more than so many bytes, since these are kept until the end. */
 const heldOutEvery = 20;
 const firstHeldOut = 2;
@@ -51,7 +55,7 @@ export async function runTokenizerTrain(options: TokenizerTrainOptions, logger: 
     throw new UsageError(`${there} is there already; name another folder with --output, or give --overwrite`);
   const began = performance.now();
   const trainer = new TokenizerTrainer({ vocabularySize, specialTokens: [endOfText, ...options.special] });
-  const heldOut = await feed(trainer, options.data);
+  const heldOut = await feed(trainer, options, logger);
   const trained = trainer.train();
   try {
     mkdirSync(output, { recursive: true });
@@ -71,18 +75,20 @@ export async function runTokenizerTrain(options: TokenizerTrainOptions, logger: 
 }
 
 /** Trains on all but what is held out. @returns the pieces held out */
-async function feed(trainer: TokenizerTrainer, data: readonly string[]): Promise<string[]> {
+async function feed(trainer: TokenizerTrainer, options: TokenizerTrainOptions, logger: Logger): Promise<string[]> {
+  const { data, textField } = options;
   const heldOut: string[] = [];
   let heldOutBytes = 0;
   let index = 0;
-  for (const path of data) {
-    for await (const { text, bytes } of textPieces(path, pieceBytes)) {
-      if (index++ % heldOutEvery === firstHeldOut && heldOutBytes < mostHeldOutBytes) {
-        heldOut.push(text);
-        heldOutBytes += bytes;
-      } else trainer.add(text);
-    }
-  }
+  const onText = (text: string): void => {
+    if (index++ % heldOutEvery === firstHeldOut && heldOutBytes < mostHeldOutBytes) {
+      heldOut.push(text);
+      heldOutBytes += Buffer.byteLength(text);
+    } else trainer.add(text);
+  };
+  const onProgress = preparationTeller(logger, "read");
+  for (const notice of await readTexts(data, { textField, longest: pieceLength, onText, onProgress }))
+    logger.warn(notice);
   return heldOut;
 }
 

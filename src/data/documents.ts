@@ -1,5 +1,6 @@
 /** Documents of a file, whatever its format: what every reader gives, and which reader a format has. */
 
+import { EmptyFileError } from "./file-bytes.ts";
 import type { Findings } from "./findings.ts";
 import { jsonlDocuments } from "./jsonl-documents.ts";
 import type { SourceFile } from "./source-files.ts";
@@ -18,6 +19,8 @@ export interface DocumentPiece {
 export interface ReadOptions {
   /** That holds the text of a JSONL or Parquet document. */
   readonly textField: string;
+  /** The file was found and not named: where it is empty it is left out, and not refused. */
+  readonly isSearched: boolean;
   readonly findings: Findings;
   /** Told how many bytes of the file were read. */
   readonly onRead: (bytes: number) => void;
@@ -35,6 +38,11 @@ async function* lazyParquetDocuments(file: SourceFile, options: ReadOptions): As
 export type DocumentFile = SourceFile & { readonly format: keyof typeof readers };
 
 /** A file's documents in order, in constant memory. What is odd goes to the findings; what is refused is a DataError. */
-export function documentsOf(file: DocumentFile, options: ReadOptions): AsyncIterable<DocumentPiece> {
-  return readers[file.format](file, options);
+export async function* documentsOf(file: DocumentFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {
+  try {
+    yield* readers[file.format](file, options);
+  } catch (error) {
+    if (!(error instanceof EmptyFileError && options.isSearched)) throw error;
+    options.findings.note("emptyFile", file.path);
+  }
 }

@@ -5,8 +5,7 @@ import { DataError } from "../errors/errors.ts";
 import { type DocumentFile, type DocumentPiece, documentsOf, type ReadOptions } from "./documents.ts";
 import type { TextTokenizer } from "./encode-batch.ts";
 import type { Encoders } from "./encoders.ts";
-import { EmptyFileError } from "./file-bytes.ts";
-import { encodablePieces } from "./pieces.ts";
+import { piecesOf } from "./pieces.ts";
 import type { CachedTokens } from "./token-cache.ts";
 import type { TokenBytes } from "./token-file.ts";
 import { TokenWriter } from "./token-writer.ts";
@@ -15,8 +14,6 @@ export interface TokenizeOptions extends ReadOptions {
   readonly tokenizer: TextTokenizer;
   readonly encoders: Encoders;
   readonly files: readonly DocumentFile[];
-  /** Empty files are left out, and not refused. */
-  readonly isSearched: boolean;
 }
 
 /** Characters that are encoded at once: many short documents, or a piece of a long one. */
@@ -37,12 +34,7 @@ export async function tokenize(handle: FileHandle, options: TokenizeOptions): Pr
   const pipeline = new Pipeline(options.encoders, writer);
   for (const file of files) {
     const border = borderOf(tokenizer, file);
-    try {
-      for await (const piece of encodablePieces(documentsOf(file, options))) await pipeline.add(piece, border);
-    } catch (error) {
-      if (!(error instanceof EmptyFileError && options.isSearched)) throw error;
-      findings.note("emptyFile", file.path);
-    }
+    for await (const piece of piecesOf(documentsOf(file, options))) await pipeline.add(piece, border);
     await pipeline.endFile(border);
   }
   const { documents } = pipeline;

@@ -2,11 +2,9 @@
 import { existsSync } from "node:fs";
 import { fileBytes } from "../data/file-bytes.ts";
 import { describeFindings, Findings } from "../data/findings.ts";
-import { longestLineBytes, textOfLine } from "../data/jsonl-documents.ts";
-import { linesOf } from "../data/lines.ts";
+import { recordsOf } from "../data/jsonl-documents.ts";
+import { type RecordReader, textOf } from "../data/record-text.ts";
 import { DataError } from "../errors/errors.ts";
-
-const promptField = "prompt";
 
 /** @param onOdd is told at the end what was odd @throws DataError where no line has a prompt */
 export async function* jsonlPrompts(
@@ -15,20 +13,13 @@ export async function* jsonlPrompts(
   onOdd: (notice: string) => void,
 ): AsyncGenerator<string> {
   const findings = new Findings();
-  let count = 0;
-  for await (const line of linesOf(chunks, longestLineBytes)) {
-    const place = `${name}:${line.number}`;
-    const text = textOfLine(line, promptField, place, findings);
-    if (typeof text === "string") {
-      count++;
-      yield text;
-    } else findings.note(text.kind, text.detail === undefined ? place : `${place} (${text.detail})`);
-  }
+  const reader: RecordReader<string> = {
+    read: (value, place) => textOf(value, "prompt", place, findings),
+    wanted: 'line with a text in field "prompt"',
+    advice: 'write one JSON object a line, such as {"prompt": "Once upon a time"}',
+  };
+  for await (const { record } of recordsOf(name, chunks, findings, reader)) yield record;
   const odd = describeFindings(name, findings.list());
-  if (count === 0)
-    throw new DataError(
-      `${name} has no prompt; wanted one JSON object a line, such as {"prompt": "Once upon a time"}${odd === undefined ? "" : `\n${odd}`}`,
-    );
   if (odd !== undefined) onOdd(odd);
 }
 

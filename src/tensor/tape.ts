@@ -5,7 +5,7 @@
  * Memory: a scope holds one reference to every tensor made in it and drops them when it ends; what backward needs is retained
  * by its node until the node has run. Nothing waits for the garbage collector.
  */
-import type { Device } from "../device/device.ts";
+import type { Device, DeviceBuffer } from "../device/device.ts";
 import type { DType } from "../device/dtype.ts";
 import { InternalError, ShapeError } from "../errors/errors.ts";
 import type { RandomKeys } from "./random.ts";
@@ -28,8 +28,13 @@ export interface TapeOptions {
   readonly hooks?: SegmentHooks;
   /** Recompute the inside of segments that allow it instead of keeping it. */
   readonly checkpointing?: boolean;
-  /** What the loss's gradient starts from: the loss scale times this micro-batch's weight (contracts 10, 18). */
+  /** What the loss's gradient starts from: the loss scale (contracts 10). */
   readonly lossSeed?: number;
+  /**
+   * What a sum over targets is divided by: the targets of the whole step over its micro-batches, so that the mean of all micro-batches'
+   * losses is the mean over all targets (contracts 18). Undefined: by the targets of this pass.
+   */
+  readonly lossDivisor?: number | undefined;
   readonly random: RandomKeys;
 }
 
@@ -61,12 +66,16 @@ export class Tape {
   readonly dtype: DType;
   readonly training: boolean;
   readonly lossSeed: number;
+  readonly lossDivisor: number | undefined;
+  /** Targets that counted in the losses of this pass. */
+  lossTargets = 0;
   readonly random: RandomKeys;
   readonly #hooks: SegmentHooks | undefined;
   readonly #checkpointing: boolean;
   readonly #segments: Segment[] = [];
   readonly #scopes: Tensor[][] = [[]];
   readonly #gradients = new Map<number, Tensor>();
+  readonly #nonNegative = new WeakMap<DeviceBuffer, number>();
   #recording: Segment | undefined;
   #muted = false;
 
@@ -75,6 +84,7 @@ export class Tape {
     this.dtype = options.dtype;
     this.training = options.training;
     this.lossSeed = options.lossSeed ?? 1;
+    this.lossDivisor = options.lossDivisor;
     this.random = options.random;
     this.#hooks = options.hooks;
     this.#checkpointing = options.checkpointing ?? false;
@@ -96,7 +106,16 @@ export class Tape {
   integers(data: Int32Array, shape: Shape): Tensor {
     const tensor = this.make(shape, "i32");
     this.device.upload(tensor.span, data);
+    this.#nonNegative.set(
+      tensor.buffer,
+      data.reduce((count, value) => (value < 0 ? count : count + 1), 0),
+    );
     return tensor;
+  }
+
+  /** How many elements of what `integers` made are not negative; undefined for other tensors. */
+  nonNegativeOf(tensor: Tensor): number | undefined {
+    return this.#nonNegative.get(tensor.buffer);
   }
 
   /** Numbers from the host in the tape's type, owned by the current scope. */
@@ -210,8 +229,11 @@ export class Tape {
     this.#muted = true;
     try {
       const output = this.#run(() => body(...inputs));
-      for (const input of inputs) input.retain();
-      this.#segments.push({ owner, nodes: [], needsValues: true, recompute: { inputs, body }, output });
+      // What no gradient flows to is never run again.
+      const needsValues = output.requiresGradient;
+      const recompute = needsValues ? { recompute: { inputs, body } } : {};
+      if (needsValues) for (const input of inputs) input.retain();
+      this.#segments.push({ owner, nodes: [], needsValues, ...recompute, output });
       return output;
     } finally {
       this.#muted = false;

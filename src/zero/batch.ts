@@ -14,6 +14,14 @@ export interface HostTensor {
 /** What a model's batch looks like before it is on the device: the same fields as host arrays. */
 export type HostBatch<B extends object> = { readonly [K in keyof B]: HostTensor };
 
+export interface ForwardOptions {
+  /**
+   * How many targets count (are not negative) in all micro-batches of all ranks of this step: the same number in each call of it. Left
+   * out: every micro-batch has equally many.
+   */
+  readonly stepTargets?: number;
+}
+
 /** Looks at a whole batch before anything is done with it. @throws ShapeError, DTypeError naming the field */
 export function checkBatch<B extends object>(batch: HostBatch<B>): void {
   if (typeof batch !== "object" || batch === null)
@@ -63,8 +71,9 @@ export class Loss {
   }
 
   /**
-   * Waits for the value: the mean over this micro-batch's targets. @throws UsageError when it is first asked for after the next
-   * micro-batch has begun
+   * Waits for the value: the mean over this micro-batch's targets; with `stepTargets` weighed by their number, so that the mean of all
+   * micro-batches' values is the mean over the step's targets. @throws UsageError when it is first asked for after the next micro-batch
+   * has begun
    */
   item(): Promise<number> {
     this.#value ??= this.#read();

@@ -10,15 +10,17 @@
 import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
+import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { checkPieces } from "../plan/sizes.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { checkBatch, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import { Calls } from "./calls.ts";
 import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
@@ -30,10 +32,12 @@ import { PhaseClock, quiet } from "./phase-clock.ts";
 import { type EngineProgress, StepCounter } from "./progress.ts";
 import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
+import { Savings } from "./saving.ts";
 import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
-import { type StateReader, stateReader } from "./state.ts";
+import type { StateReader } from "./state.ts";
 import { OptimizerStep } from "./step.ts";
 import { StateStores } from "./stores.ts";
+import { TargetBook, toldNumbers } from "./target-book.ts";
 import { type UnitState, Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
 
@@ -59,9 +63,13 @@ export class Engine<B extends object> {
   readonly #settler: GradientSettler;
   readonly #norm: GradientNorm;
   readonly #step: OptimizerStep;
+  readonly #savings: Savings;
   readonly #losses: LossBook;
+  readonly #targets = new TargetBook();
   readonly #evaluator: Evaluator;
   readonly #hold: ModelHold;
+  /** They share the tape, the ledger's phase and the gradients. */
+  readonly #calls: Calls;
   readonly #counter: StepCounter;
   readonly #clock: PhaseClock;
   readonly #operations: OperationBook;
@@ -72,9 +80,6 @@ export class Engine<B extends object> {
   #loss: Loss | undefined;
   /** The last micro-batch, for the diagnosis of what was not finite in it. */
   #batch: HostBatch<B> | undefined;
-  /** The call that is running; calls share the tape, the ledger's phase and the gradients. */
-  #running: { readonly name: string; readonly done: Promise<unknown> } | undefined;
-  #isDisposed = false;
   /** Some rank was asked to stop; all of them know since the same step. */
   #stopAgreed = false;
 
@@ -97,11 +102,13 @@ export class Engine<B extends object> {
     this.#units = new Units(device, this.group, this.plan, model, this.#stores, (flat, parameter) =>
       this.#settler.takeGradient(flat, parameter),
     );
+    this.#savings = new Savings(device, this.group, this.#units.all);
     this.#norm = new GradientNorm(device, this.#units.flats);
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
     this.#hold = new ModelHold(device, this.group, this.#units);
+    this.#calls = new Calls((name) => this.#hold.check(name));
     this.#clock = new PhaseClock(device, config.reporting.wallClockBreakdown);
     this.#counter = new StepCounter(config, options.resume?.progress);
   }
@@ -115,7 +122,7 @@ export class Engine<B extends object> {
     let model: DescribedModel | undefined;
     try {
       checkOptions(options);
-      model = describeModel(options.model);
+      model = describeModel(tuned(options.model, options.config));
       const engine = new Engine(options, model);
       engine.notices = await engine.#stores.open(engine.group.rank);
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
@@ -152,29 +159,38 @@ export class Engine<B extends object> {
     return this.#operations.byUnit;
   }
 
+  /** Units of whose parameters the last backward pass used none, as below the lowest one that is trained. */
+  get forwardOnly(): ReadonlySet<string> {
+    return new Set(this.#units.all.filter((unit) => !unit.usedInBackward).map(({ name }) => name));
+  }
+
   /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
   on<K extends keyof EngineEvents>(event: K, listener: (...args: EngineEvents[K]) => void): this {
     this.#events.on(event, listener as never);
     return this;
   }
 
-  /** Runs the model on this rank's next micro-batch. Resolves when everything is issued; `loss.item()` waits for the value. */
-  forward(batch: HostBatch<B>): Promise<Loss> {
-    return this.#alone("forward", () => this.#forward(batch));
+  /**
+   * Runs the model on this rank's next micro-batch. Resolves when everything is issued; `loss.item()` waits for the value. Where
+   * micro-batches have unequal numbers of targets that count, `stepTargets` makes the step's loss the mean over all of them.
+   */
+  forward(batch: HostBatch<B>, options: ForwardOptions = {}): Promise<Loss> {
+    return this.#calls.alone("forward", () => this.#forward(batch, options));
   }
 
   /** Gradients of this micro-batch, settled unit by unit as the pass goes. @param loss what the last `forward` gave */
   backward(loss: Loss): Promise<void> {
-    return this.#alone("backward", () => this.#backward(loss));
+    return this.#calls.alone("backward", () => this.#backward(loss));
   }
 
   /**
    * Updates the parameters once all micro-batches of the step have run; before that it does nothing and returns undefined, as
    * in DeepSpeed. A step with a gradient that is not finite updates nothing: it is skipped where the configuration says so.
-   * @throws NumericalError, after the step's record, when too many steps in a row were not finite
+   * @throws NumericalError, after the step's record, when too many steps in a row were not finite; UsageError, on all ranks, where the
+   * micro-batches' targets are not as `forward` was told
    */
   async step(): Promise<StepRecord | undefined> {
-    const outcome = await this.#alone("step", () => this.#update());
+    const outcome = await this.#calls.alone("step", () => this.#update());
     if (!outcome) return undefined;
     this.#events.emit("step", outcome.record);
     if (outcome.stop) throw outcome.stop;
@@ -186,20 +202,21 @@ export class Engine<B extends object> {
     this.#microBatch += count;
   }
 
-  async #forward(batch: HostBatch<B>): Promise<Loss> {
+  async #forward(batch: HostBatch<B>, { stepTargets }: ForwardOptions): Promise<Loss> {
     if (this.#microBatch === 0) this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
       throw new UsageError(`all ${this.#microBatch} micro-batches of this step have run; call engine.step()`);
     checkBatch(batch);
+    this.#targets.begin(this.#microBatch === 0, stepTargets);
     if (this.#microBatch === 0) this.#beginStep();
     this.#clock.begin("forward");
     this.#batch = batch;
     this.#operations.beginMicroBatch();
     this.#units.beginPass("train");
     this.#settler.beginMicroBatch(this.#microBatch);
-    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false });
-    const { microBatch, trainBatch, activationCheckpointing, worldSize } = this.plan.config;
+    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false, usedInBackward: false });
+    const { microBatch, trainBatch, activationCheckpointing, gradientAccumulation, worldSize } = this.plan.config;
     const firstSample = this.steps * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
     this.#tape = new Tape({
       device: this.device,
@@ -208,6 +225,7 @@ export class Engine<B extends object> {
       hooks: this.#trainingHooks(),
       checkpointing: activationCheckpointing,
       lossSeed: this.#counter.lossScale,
+      lossDivisor: stepTargets && stepTargets / (worldSize * gradientAccumulation),
       random: new RandomKeys(this.#seed, this.steps, firstSample),
     });
     const loss = await this.#options.model.forward(this.#tape, uploadBatch<B>(this.#tape, batch));
@@ -223,6 +241,7 @@ export class Engine<B extends object> {
       throw new UsageError("engine.backward was given something else than the loss of this engine's last forward");
     this.#clock.begin("backward");
     await tape.backward(loss.tensor);
+    this.#targets.note(tape.lossTargets);
     this.#tape = undefined;
     for (const unit of this.#units.all) this.#settler.settle(unit);
     this.#settler.endMicroBatch();
@@ -243,7 +262,7 @@ export class Engine<B extends object> {
     const clip = config.gradientClipping;
     const clipFactor = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
     const update = skipped ? undefined : { update: nextUpdate, gradientScale: clipFactor / lossScale };
-    this.#step.run(this.#units.all, this.steps + 1, update);
+    await this.#step.run(this.#units.all, this.steps + 1, update, (unit) => this.#savings.passed(unit));
     this.#microBatch = 0;
     const stop = this.#counter.finish(skipped);
     await this.#clock.end("step");
@@ -270,12 +289,17 @@ export class Engine<B extends object> {
     const partials = await this.#norm.partials();
     this.device.timeline.scope = "";
     const lossSum = await this.#losses.sum();
-    const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...partials);
+    const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...this.#targets.told, ...partials);
     const ranks = await this.group.exchange(own, "losses and gradient norms");
     this.#stopAgreed = ranks.some((r) => r[1] !== 0);
+    const normsFrom = 2 + toldNumbers;
+    this.#targets.check(
+      ranks.map((r) => r.subarray(2, normsFrom)),
+      this.steps + 1,
+    );
     const losses = this.group.worldSize * this.plan.config.gradientAccumulation;
     const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / losses;
-    return { ...this.#norm.combine(ranks.map((r) => r.subarray(2))), loss };
+    return { ...this.#norm.combine(ranks.map((r) => r.subarray(normsFrom))), loss };
   }
 
   /** In the order in which the backward pass finished them: what comes first is nearest to the cause. */
@@ -284,6 +308,7 @@ export class Engine<B extends object> {
   }
 
   async #stopped(why: Stop["why"], culprits: readonly FlatState[]): Promise<NumericalError> {
+    await quiet(this.device);
     const forward = (tape: Tape): Promise<Tensor> =>
       this.#options.model.forward(tape, uploadBatch<B>(tape, this.#batch!));
     const output = await this.#evaluator.firstBadOutput(this.group, forward);
@@ -299,7 +324,7 @@ export class Engine<B extends object> {
 
   /** Runs `body` without gradients and reads the fp32 values of its result. Every rank calls it, and not in the middle of a pass. */
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
-    return this.#alone("infer", () => {
+    return this.#calls.alone("infer", () => {
       this.#checkNoPass("infer");
       return this.#evaluator.infer(body);
     });
@@ -317,15 +342,18 @@ export class Engine<B extends object> {
 
   /** The same for callers whose passes are no single function: until the answer is disposed. */
   async holdWhole(besideBytes = 0): Promise<HeldModel> {
-    return await this.#alone("withWhole", async () => {
+    return await this.#calls.alone("withWhole", async () => {
       this.#checkNoPass("withWhole");
       return await this.#hold.take(besideBytes);
     });
   }
 
-  /** The loss of a batch without gradients, the mean over its targets. Every rank calls it between two steps, with rows of its own. */
+  /**
+   * The loss of a batch without gradients, the mean over its targets that count, or 0 where none does. Every rank calls it between two
+   * steps, with rows of its own.
+   */
   evaluate(batch: HostBatch<B>): Promise<number> {
-    return this.#alone("evaluate", async () => {
+    return this.#calls.alone("evaluate", async () => {
       this.#checkNoPass("evaluate");
       checkBatch(batch);
       const forward = (tape: Tape): Promise<Tensor> => this.#options.model.forward(tape, uploadBatch<B>(tape, batch));
@@ -338,20 +366,22 @@ export class Engine<B extends object> {
     return readWeights(this.device, this.group, this.#units.all);
   }
 
-  /** Runs `body` with what this rank must keep of the run; between two steps only, and nothing else runs meanwhile. */
-  saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
-    return this.#alone("saveStates", async () => {
-      if (this.#microBatch > 0 || this.#tape)
-        throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
-      return body(stateReader(this.#units.flats));
-    });
+  /**
+   * Runs `body` with what this rank must keep of the run, as it is at this call; every rank calls it, between two steps. Training may
+   * go on meanwhile: an update waits until what it changes has been read. One call begins when those before have ended.
+   */
+  async saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
+    this.#calls.checkFree("saveStates");
+    if (this.#microBatch > 0 || this.#tape)
+      throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
+    return this.#savings.begin(body);
   }
 
   /** Waits for everything issued, then frees all memory and leaves the group. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#isDisposed) return;
-    this.#isDisposed = true;
-    await this.#running?.done.catch(() => undefined); // its error is its caller's
+    if (this.#calls.isClosed) return;
+    await this.#calls.close();
+    await this.#savings.idle();
     this.#events.emit("end");
     const isTold = this.device.hasFailed;
     try {
@@ -367,23 +397,6 @@ export class Engine<B extends object> {
       this.#losses.dispose();
       this.group.dispose();
       this.device.dispose();
-    }
-  }
-
-  /** Calls come one after the other: a second step beside the first would update twice from the same gradients. */
-  async #alone<T>(name: string, body: () => Promise<T>): Promise<T> {
-    if (this.#isDisposed) throw new DisposedError("the engine", `call engine.${name} before it is disposed`);
-    if (this.#running)
-      throw new UsageError(
-        `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
-      );
-    this.#hold.check(name);
-    const done = body();
-    this.#running = { name, done };
-    try {
-      return await done;
-    } finally {
-      this.#running = undefined;
     }
   }
 
@@ -410,6 +423,7 @@ export class Engine<B extends object> {
         this.#units.enter(unit, needsValues);
         this.device.timeline.scope = `${unit.name} ${pass}`;
         if (pass === "forward") unit.openUses++;
+        else if (needsValues) for (const part of unit.together) part.usedInBackward = true;
         this.#operations.enter();
       },
       leave: (owner, pass) => {

@@ -297,6 +297,13 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
     ["--params", "1e8", "--machine", "nowhere.json"],
     /nowhere\.json: no such file.*doctor --calibrate/,
   ],
+  [
+    "two machines",
+    ["--params", "1e8", "--machine", "list.json", "--device", "A10G"],
+    /--machine and --device A10G: list\.json is a machine of its own/,
+  ],
+  ["a part of cards, of this machine", ["--params", "1e8", "--drive", "5GB/s"], /--drive is a part of a node of cards/],
+  ["nodes of this machine", ["--params", "1e8", "--ranks-per-node", "2"], /--ranks-per-node is of nodes of cards/],
   ["a value of no file", params("--set", "zero_optimization.stage=3"), /--set changes a value of a file.*--config/],
   ["two things in one file", params("--svg", "x.out", "--html", "x.out"), /name one file twice/],
   ["a picture of many plans", params("--fewest-ranks", "--svg", "x.svg"), /inverse question without them/],

@@ -40,6 +40,12 @@ test("train replaces nothing unasked, and says what is wrong", async () => {
   expect(small.stderr).toMatch(/vocabulary of 100 is too small; wanted at least 257/);
   const missing = await run([...train, "--data", join(folder, "nothing"), "--overwrite"]);
   expect(missing.stderr).toMatch(/nothing: no such file; check --data/);
+  const records = join(folder, "records.jsonl");
+  writeFileSync(records, `${JSON.stringify({ body: line.repeat(10) })}\nno record\n`);
+  const other = ["--data", records, "--output", join(folder, "other"), "--text-field", "body"];
+  const { exitCode, stderr } = await run(["tokenizer", "train", "--vocab-size", "300", ...other]);
+  expect(exitCode).toBe(exitCodes.ok);
+  expect(stderr).toMatch(/odd data in .*\n.*left out: 1 line that is not JSON: .*records\.jsonl:2\n/);
 });
 
 test("encode and decode undo each other; show names pieces", async () => {

@@ -18,7 +18,13 @@ export interface Job {
   readonly threads?: number;
   readonly row?: SplitRow;
   /** A checkpoint is saved after so many steps, by all ranks or by one alone. */
-  readonly save?: { readonly folder: string; readonly afterStep: number; readonly rank?: number };
+  readonly save?: {
+    readonly folder: string;
+    readonly afterStep: number;
+    readonly rank?: number;
+    /** Training goes on meanwhile, and the save is held up; see SavingAnswer. */
+    readonly beside?: { readonly fullDiskOfRank?: number };
+  };
   /** A checkpoint, or a folder of them, to go on from. */
   readonly resume?: string;
   /** A model folder with initial weights. */
@@ -33,6 +39,8 @@ export interface Job {
   readonly deviceMemoryBytes?: number;
   /** Tokens of the run, window after window; drawn when left out. */
   readonly tokens?: Uint16Array;
+  /** Which targets of each sample of the run count, from the first to the one before the second; undefined: all. */
+  readonly answers?: readonly (readonly [number, number])[];
   /** Whole final weights come back too. */
   readonly wantsWeights?: boolean;
   /** Gathers and releases come back, as rank 0 issued them in its last step. */
@@ -59,6 +67,7 @@ export interface RankAnswer {
   readonly trace?: readonly TraceEntry[];
   readonly timeline?: { readonly queues: readonly QueueSpan[]; readonly program: readonly ProgramSpan[] };
   readonly residentBytes?: number;
+  readonly saving?: SavingAnswer;
   /** In the order of `generate.afterSteps`. */
   readonly generated?: readonly Generated[];
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
@@ -74,6 +83,14 @@ export interface Generated {
   readonly leftBytes: number;
   /** The most device bytes at once. */
   readonly peakBytes: number;
+}
+
+/** What came of a save beside training that stops half way until the next step's update is due, and flushes nothing before the last step. */
+export interface SavingAnswer {
+  /** Whether the next step's update waited for it. */
+  readonly updateWaited: boolean;
+  readonly publishedAtStep6: boolean;
+  readonly error?: { readonly name: string; readonly message: string };
 }
 
 /** A unit's parameters become whole, or what made them whole goes away. */
@@ -94,7 +111,7 @@ function drawnToken(place: number, vocabulary: number): number {
 
 /** Global sample s is window s: tokens [s * T, s * T + T], targets shifted by one (contracts 21). */
 export function batchOf(
-  job: Pick<Job, "model" | "seqLength" | "tokens">,
+  job: Pick<Job, "model" | "seqLength" | "tokens" | "answers">,
   firstSample: number,
   samples: number,
 ): HostBatch<LanguageBatch> {
@@ -105,5 +122,15 @@ export function batchOf(
   const shape = [samples, seqLength];
   const take = (shift: number): Int32Array =>
     Int32Array.from({ length: samples * seqLength }, (_, i) => token(first + i + shift));
-  return { inputs: { data: take(0), shape }, targets: { data: take(1), shape } };
+  const targets = take(1);
+  for (let i = 0; i < targets.length && job.answers; i++) {
+    const [from, end] = job.answers[firstSample + Math.floor(i / seqLength)]!;
+    if (i % seqLength < from || i % seqLength >= end) targets[i] = -1;
+  }
+  return { inputs: { data: take(0), shape }, targets: { data: targets, shape } };
+}
+
+/** Targets that count in all samples of a step; undefined where all do. */
+export function stepTargetsOf({ answers }: Job, firstSample: number, samples: number): number | undefined {
+  return answers?.slice(firstSample, firstSample + samples).reduce((sum, [from, end]) => sum + end - from, 0);
 }

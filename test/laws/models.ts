@@ -105,7 +105,7 @@ abstract class StreamModel extends Module {
   async forward(tape: Tape, { inputs, targets }: LanguageBatch): Promise<Tensor> {
     const x = await this.segment(tape, [], () => embedding(tape, inputs, this.tokens));
     const y = await this.body(tape, x);
-    return this.segment(tape, [y], (y) => headLoss(tape, y, this.head, targets!, targets!.elements));
+    return this.segment(tape, [y], (y) => headLoss(tape, y, this.head, targets!));
   }
 }
 
@@ -176,7 +176,7 @@ class Tied extends Module {
   }
 
   forward(tape: Tape, x: Tensor, targets: Tensor): Tensor {
-    return tape.scope(() => headLoss(tape, this.norm.forward(tape, x), this.weight, targets, targets.elements));
+    return tape.scope(() => headLoss(tape, this.norm.forward(tape, x), this.weight, targets));
   }
 }
 

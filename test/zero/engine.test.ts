@@ -126,6 +126,66 @@ describe("forward, backward, step", () => {
   });
 });
 
+describe("targets that do not count", () => {
+  const config = { train_micro_batch_size_per_gpu: 2, gradient_accumulation_steps: 2 };
+  /** A micro-batch of which only the first so many targets count. */
+  const counting = (count: number): HostBatch<LanguageBatch> => {
+    const { inputs, targets } = batch();
+    const data = Int32Array.from(targets!.data, (target, i) => (i < count ? target : -1));
+    return { inputs, targets: { data, shape: targets!.shape } };
+  };
+  const step = async (engine: Engine<LanguageBatch>, counts: readonly number[], stepTargets?: number) => {
+    const losses: number[] = [];
+    for (const count of counts) {
+      const loss = await engine.forward(counting(count), stepTargets === undefined ? {} : { stepTargets });
+      losses.push(await loss.item());
+      await engine.backward(loss);
+    }
+    return { losses, record: (await engine.step())! };
+  };
+
+  test("the step's loss is the mean over those that count, and a micro-batch may have none", async () => {
+    await using engine = await engineOf({ job: { ...job, config } });
+    const wanted = (await engine.evaluate(counting(7))) * 7;
+    const { losses, record } = await step(engine, [7, 0], 7);
+    expect(record.loss).toBeCloseTo(wanted / 7, 6);
+    expect(losses).toEqual([2 * record.loss, 0]);
+    expect(await engine.evaluate(counting(0))).toBe(0);
+  });
+
+  test("a step of which nothing counts changes nothing by its gradient", async () => {
+    await using engine = await engineOf({ job: { ...job, config } });
+    const { record } = await step(engine, [0, 0]);
+    expect(record).toMatchObject({ loss: 0, gradNorm: 0, skipped: false });
+  });
+
+  test("equal numbers need not be told, and telling them changes no bit", async () => {
+    await using told = await engineOf({ job: { ...job, config } });
+    await using untold = await engineOf({ job: { ...job, config } });
+    const [{ record: one }, { record: other }] = [await step(told, [32, 32], 64), await step(untold, [32, 32])];
+    expect([one.loss, one.gradNorm]).toEqual([other.loss, other.gradNorm]);
+  });
+
+  test.each([
+    ["unequal ones that nobody told of", [7, 9], undefined, /7 to 9 targets that count.*\{ stepTargets \}/],
+    ["another number than there are", [7, 9], 15, /told of 15 stepTargets, and the micro-batches of all ranks held 16/],
+    ["no number", [7, 9], Number.NaN, /found stepTargets NaN; wanted the number of targets/],
+    ["none at all", [7, 9], 0, /found stepTargets 0/],
+    ["half a target", [7, 9], 1.5, /found stepTargets 1.5/],
+  ] as const)("refused: %s", async (_what, counts, stepTargets, message) => {
+    await using engine = await engineOf({ job: { ...job, config } });
+    const failing = step(engine, counts, stepTargets);
+    await expect(failing).rejects.toThrow(UsageError);
+    await expect(failing).rejects.toThrow(message);
+  });
+
+  test("refused: another number in the same step", async () => {
+    await using engine = await engineOf({ job: { ...job, config } });
+    await engine.backward(await engine.forward(counting(7), { stepTargets: 16 }));
+    await expect(engine.forward(counting(9))).rejects.toThrow(/found stepTargets undefined after 16/);
+  });
+});
+
 describe("clipping", () => {
   const lastWeights = async (gradient_clipping: number) => {
     const config = {

@@ -97,7 +97,7 @@ export class Gpt2 extends Module implements LanguageModel {
     const x = await this.#hidden(tape, batch.inputs);
     return this.segment(tape, [x], (x) => {
       const normed = this.transformer.ln_f.forward(tape, x);
-      return headLoss(tape, normed, this.#headWeight, targets, targets.elements);
+      return headLoss(tape, normed, this.#headWeight, targets);
     });
   }
 

@@ -163,7 +163,7 @@ export class Llama extends Module implements LanguageModel {
     const x = await this.#hidden(tape, batch.inputs);
     return this.segment(tape, [x], (x) => {
       const normed = this.model.norm.forward(tape, x);
-      return headLoss(tape, normed, this.#headWeight, targets, targets.elements);
+      return headLoss(tape, normed, this.#headWeight, targets);
     });
   }
 

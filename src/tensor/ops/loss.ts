@@ -18,12 +18,12 @@ export function headChunkRows(rows: number, hidden: number, elementBytes: number
 }
 
 /**
- * Mean cross-entropy of softmax(x W') against `targets` (i32, negative: ignored) over the targets that count. x: [..., hidden];
- * weight: [vocabulary, hidden]. Returns one fp32 number. While training, the gradients of x and W are made at once, seeded
+ * Cross-entropy of softmax(x W') against `targets` (i32, made by tape.integers; negative: ignored), summed over the targets that
+ * count and divided by the tape's loss divisor, or else by their number: then it is their mean, and 0 where there are none. x: [...,
+ * hidden]; weight: [vocabulary, hidden]. Returns one fp32 number. While training, the gradients of x and W are made at once, seeded
  * with the tape's loss seed (contracts 10); W's is summed in fp32 over chunks and rounded once.
- * @param targetCount how many targets are not ignored, known beforehand
  */
-export function headLoss(tape: Tape, x: Tensor, weight: Weight, targets: Tensor, targetCount: number): Tensor {
+export function headLoss(tape: Tape, x: Tensor, weight: Weight, targets: Tensor): Tensor {
   const [vocabulary, hidden] = weight.shape as [number, number];
   if (x.cols !== hidden)
     throw new ShapeError(`headLoss ${weight.name}`, `an input of width ${x.cols}`, `width ${hidden}`);
@@ -33,7 +33,11 @@ export function headLoss(tape: Tape, x: Tensor, weight: Weight, targets: Tensor,
       `${targets.elements} ${targets.dtype} targets`,
       `${x.rows} i32 targets, one a row`,
     );
-  if (!(targetCount > 0)) throw new ShapeError("headLoss", `${targetCount} targets that count`, "one at least");
+  const targetCount = tape.nonNegativeOf(targets);
+  if (targetCount === undefined)
+    throw new DTypeError("headLoss", "targets that came from elsewhere", "targets that tape.integers made");
+  const divisor = tape.lossDivisor ?? Math.max(1, targetCount);
+  if (tape.recording) tape.lossTargets += targetCount;
   const { device } = tape;
   const { rows } = x;
   const chunk = headChunkRows(rows, hidden, dtypeBytes[x.dtype]);
@@ -56,14 +60,14 @@ export function headLoss(tape: Tape, x: Tensor, weight: Weight, targets: Tensor,
       targets: targets.at(first),
       rowLoss: rowLoss.at(first),
       gradient: training,
-      gradientScale: tape.lossSeed / targetCount,
+      gradientScale: tape.lossSeed / divisor,
     });
     if (dx) inputGradientChunk(tape, weight, logits, dx, piece);
     weightSum?.add(logits, piece);
   }
   logits.release();
   weightSum?.finish();
-  const factor = 1 / targetCount;
+  const factor = 1 / divisor;
   device.issue("compute", "sum", { count: rows, x: rowLoss.span, factor, dst: loss.span, accumulate: false });
   rowLoss.release();
   return tape.record("headLoss", [x], loss, dx ? [dx] : [], () => [dx?.retain()], false);
