@@ -441,6 +441,20 @@ export const faults: readonly Fault[] = [
     replace: 'const seen = "master";',
     law: laws.resumedTiers,
   },
+  {
+    name: "a generated text's whole model is released after each pass",
+    file: "src/zero/unit.ts",
+    find: "if (!this.#keeps) for (const unit of [...this.#held]) this.#release(unit);",
+    replace: "for (const unit of [...this.#held]) this.#release(unit);",
+    law: laws.generation,
+  },
+  {
+    name: "a generated text's whole model stays when the text has ended",
+    file: "src/zero/hold.ts",
+    find: "    this.#units.releaseAll();\n",
+    replace: "",
+    law: laws.generation,
+  },
   ...planningFaults,
   ...modelFaults,
 ];
