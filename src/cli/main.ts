@@ -7,11 +7,13 @@ import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
 import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
+import { generateCommand } from "./generate-command.ts";
 import type { ReadingOptions } from "./job.ts";
+import { mostRanks, mostThreads } from "./limits.ts";
 import { fetchNamedModels } from "./model-flags.ts";
 import { addOutputFormat, type OutputFlags, outputFormatOf } from "./output-flags.ts";
 import { collectOverride } from "./override-flag.ts";
-import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
+import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
 import { tokenizerCommand } from "./tokenizer-command.ts";
 import { addTuningOptions, type TuningFlags, tuningOverrides } from "./tuning-flags.ts";
@@ -21,10 +23,6 @@ const trainsOn =
 
 const dataHelp =
   "UTF-8 text, .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
-
-/** Far more than a machine is good for; each rank is a process. */
-const mostRanks = 256;
-const mostThreads = 1024;
 
 interface TrainFlags extends TuningFlags, OutputFlags {
   readonly config?: string;
@@ -187,32 +185,6 @@ function configCommand(): Command {
       const question = { file, overrides, ranks: flags.ranks, model: flags.model };
       process.exitCode = await runConfig(question, flags.json === true);
     });
-}
-
-function generateCommand(): Command {
-  return new Command("generate")
-    .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir|owner/name>", "a folder with config.json and weights, or a model on Hugging Face")
-    .requiredOption("--prompt <text>", "what to continue")
-    .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
-    .option("--tokens <n>", "how many tokens", parseInteger(1), 200)
-    .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, 0.8)
-    .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
-    .option("--seed <n>", "of the draws", parseInteger(0), 42)
-    .action(
-      async (flags: {
-        model: string;
-        prompt: string;
-        tokenizer?: string;
-        tokens: number;
-        temperature: number;
-        topK: number;
-        seed: number;
-      }) => {
-        const { printContinuation } = await import("./generate.ts");
-        await printContinuation(flags);
-      },
-    );
 }
 
 function launchCommand(): Command {
