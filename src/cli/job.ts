@@ -52,6 +52,8 @@ export interface TrainJob {
   readonly prepared?: JobData | undefined;
   /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
   readonly evalEvery?: number | undefined;
+  /** Prompts that the model in training continues, as often. */
+  readonly samplePrompts?: readonly string[] | undefined;
   /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
   readonly tokenizer?: string | undefined;
   readonly ranks: number;

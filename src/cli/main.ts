@@ -1,5 +1,5 @@
 /** The `shunya` command: every command's flags in one place. Errors end the process with a code that says what kind they were. */
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, InvalidArgumentError } from "commander";
 import type { Override } from "../config/resolve.ts";
 import { ShunyaError, UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
@@ -37,6 +37,7 @@ interface TrainFlags extends TuningFlags, OutputFlags {
   readonly validation?: number;
   readonly validationData?: readonly string[];
   readonly evalEvery?: number;
+  readonly samplePrompt?: readonly string[];
   readonly tokenizer?: string;
   readonly ranks: number;
   readonly steps?: number;
@@ -57,6 +58,11 @@ interface TrainFlags extends TuningFlags, OutputFlags {
 
 const collectPath = (path: string, before: readonly string[] = []): readonly string[] => [...before, path];
 
+function collectPrompt(text: string, before: readonly string[] = []): readonly string[] {
+  if (text === "") throw new InvalidArgumentError("the prompt is empty; give at least one character.");
+  return [...before, text];
+}
+
 /** Values of the file that have a flag of their own. */
 function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "microBatch" | "lr">): Override[] {
   const all: readonly (readonly [string, number | undefined])[] = [
@@ -68,13 +74,20 @@ function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "m
 }
 
 /** @throws UsageError */
-function validationOf({ validation, validationData, evalEvery }: TrainFlags): ReadingOptions["validation"] {
+function validationOf({
+  validation,
+  validationData,
+  evalEvery,
+  samplePrompt,
+}: TrainFlags): ReadingOptions["validation"] {
   if (validation !== undefined && validationData !== undefined)
     throw new UsageError("--validation and --validation-data are two ways to say the same; give one of them");
   if (validation !== undefined) return { share: validation };
   if (validationData !== undefined) return { data: validationData };
-  if (evalEvery === undefined) return undefined;
-  throw new UsageError("--eval-every needs validation data: give --validation 0.01, or --validation-data FILE");
+  if (evalEvery === undefined || samplePrompt !== undefined) return undefined;
+  throw new UsageError(
+    "--eval-every needs something to look at: give --validation 0.01, --validation-data FILE, or --sample-prompt TEXT",
+  );
 }
 
 function trainCommand(): Command {
@@ -93,7 +106,12 @@ function trainCommand(): Command {
     .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
     .option("--validation <share>", "hold out this share of each source, such as 0.01, from its end", parseShare)
     .option("--validation-data <path...>", "data for validation that are not trained on; as for --data")
-    .option("--eval-every <n>", "the loss on the validation data after every n steps, and the last", parseInteger(1))
+    .option(
+      "--eval-every <n>",
+      "the loss on the validation data, and samples, after every n steps, and the last",
+      parseInteger(1),
+    )
+    .option("--sample-prompt <text>", "show what the model makes of this text then; may be repeated", collectPrompt)
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
     .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
@@ -142,6 +160,7 @@ function trainCommand(): Command {
         data: flags.data,
         reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
         evalEvery: flags.evalEvery,
+        samplePrompts: flags.samplePrompt,
         tokenizer: flags.tokenizer,
         ranks: flags.ranks,
         steps: flags.steps,

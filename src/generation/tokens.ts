@@ -28,7 +28,7 @@ export interface TokenOptions extends Sampling {
 export type TokenFinish = "length" | "end" | "interrupted";
 
 /** Of a prompt, in one pass: what a pass takes in memory grows with it. */
-const passTokens = 512;
+export const passTokens = 512;
 
 /**
  * Yields the tokens that follow `prompt`; one that ends the text is not among them. Keys and values are kept, so that each token is

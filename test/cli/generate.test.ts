@@ -1,9 +1,9 @@
 // `shunya generate` as a user runs it: one prompt, many, on ranks that share the model, stopped, and given nonsense.
-import { copyFileSync, mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
-import { root, run, start, temporaryFolder, tinyModel, writeFiles } from "./command.ts";
+import { root, run, start, temporaryFolder, tinyModel, tinyTokens, tinyTraining, writeFiles } from "./command.ts";
 
 const here = temporaryFolder();
 const trained = join(here, "trained");
@@ -56,6 +56,43 @@ test("Ctrl-C ends the text and the command", async () => {
   const { exitCode, stdout, stderr } = await ended;
   expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.interrupted, stderr: "" });
   expect(stdout.endsWith("\n")).toBe(true);
+});
+
+test("samples while training: shown and logged where they are due, and the same losses and ledgers as without", async () => {
+  // Copies of persistent parameters would be renewed by the sample instead of by the step after it.
+  const unkept = ["--set", "zero_optimization.stage3_param_persistence_threshold=0"];
+  const [plain, sampled] = [join(here, "plain.jsonl"), join(here, "sampled.jsonl")];
+  const args = [
+    ...tinyTraining,
+    "--data",
+    tinyTokens,
+    "--ranks",
+    "2",
+    "--steps",
+    "4",
+    "--stage",
+    "3",
+    "--micro-batch",
+    "2",
+    ...unkept,
+  ];
+  expect((await run([...args, "--log-json", plain])).exitCode).toBe(exitCodes.ok);
+  const prompts = ["--sample-prompt", "we ", "--sample-prompt", "a\tb"];
+  const { exitCode, stdout, stderr } = await run([...args, "--log-json", sampled, "--eval-every", "3", ...prompts]);
+  expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
+  const linesOf = (path: string) =>
+    readFileSync(path, "utf8")
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+  const logged = linesOf(sampled);
+  const untimed = ({ tokensPerSecond: _, samples: __, ...line }: Record<string, unknown>) => line;
+  expect(logged.map(untimed)).toEqual(linesOf(plain).map(untimed));
+  expect(logged.map(({ samples }) => (samples as unknown[] | undefined)?.length)).toEqual([undefined, undefined, 2, 2]);
+  const [first] = logged[2]!.samples as { prompt: string; text: string }[];
+  expect(first!.prompt).toBe("we ");
+  expect([...first!.text]).not.toHaveLength(0);
+  for (const shown of ["step 3 sample: we ", "step 4 sample: a\\u0009b"]) expect(stdout).toContain(shown);
 });
 
 describe("nonsense", () => {
