@@ -4,6 +4,7 @@
  */
 import { availableParallelism } from "node:os";
 import { renderTable } from "../src/report/table.ts";
+import { measureCheckpoint } from "./checkpoint.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
 import { measureForetold } from "./foretold.ts";
@@ -91,6 +92,19 @@ async function disk(): Promise<void> {
   print("States on disk, 1 GiB, one thread, checksums included", headers, rows);
 }
 
+async function checkpoint(): Promise<void> {
+  const { bytes, rates, writeShare, readShare, stepSeconds } = await measureCheckpoint();
+  const shares: Readonly<Record<string, number>> = { save: writeShare, check: readShare };
+  const rows = Object.entries(rates).map(([work, rate]) => [
+    work,
+    rate.toFixed(2),
+    shares[work] === undefined ? "" : percent(shares[work]),
+  ]);
+  print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive"], rows);
+  const steps = Object.entries(stepSeconds).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
+  print("A step of it, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
+}
+
 async function hidden(): Promise<void> {
   const rows = (await measureHidden([0, 25, 50])).map((r) => {
     const [read, write] = [0, 1].map((i) => percent(1 - r.waitedSeconds[i]! / r.diskSeconds[i]!));
@@ -126,7 +140,7 @@ async function tokens(): Promise<void> {
   print("48 MB of text in Hindi and English letters, a tokenizer of 32,768 tokens", headers, rows);
 }
 
-const sections = { products, attention, memory, collectives, step, disk, hidden, foretold, tokens };
+const sections = { products, attention, memory, collectives, step, disk, checkpoint, hidden, foretold, tokens };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {

@@ -358,9 +358,23 @@ export const faults: readonly Fault[] = [
   {
     name: "checksums of a checkpoint are not compared",
     file: "src/checkpoint/file-problem.ts",
-    find: "if (hex === file.crc32) return undefined;",
-    replace: 'if (hex !== "") return undefined;',
+    find: "if (sum.hex === file.crc32) return undefined;",
+    replace: 'if (sum.hex !== "") return undefined;',
     law: laws.checkpoints,
+  },
+  {
+    name: "an update does not wait until what it changes is saved",
+    file: "src/zero/step.ts",
+    find: "if (wait) await wait;",
+    replace: "void wait;",
+    law: laws.savedBeside,
+  },
+  {
+    name: "a look at a record on disk does not notice that its memory was given away",
+    file: "src/zero/disk-slots.ts",
+    find: "if (slot.content === content && slot.last === users) return look(slot);",
+    replace: "if (users.length > 0) return look(slot);",
+    law: laws.lookedAt,
   },
   {
     name: "a checkpoint's own description may be edited",

@@ -79,6 +79,12 @@ export const laws = {
     file: "test/checkpoint/resume.test.ts",
     tests: "stage (0|3), fp16|stage 2, fp16|states, whoever holds them",
   },
+  savedBeside: {
+    name: "Saved beside training",
+    file: "test/checkpoint/beside.test.ts",
+    tests: "ranks, stage",
+  },
+  lookedAt: { name: "A look at what lies on disk", file: "test/zero/disk-slots.test.ts", tests: "" },
   checkpoints: {
     name: "Damage is never silent",
     file: "test/checkpoint/training.test.ts",

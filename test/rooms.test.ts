@@ -22,6 +22,7 @@ const rooms = [
   "tokenizer",
   "data",
   "checkpoint",
+  "hub",
   "planner",
   "report",
   "monitor",

@@ -1,6 +1,7 @@
 // The Node-API surface: see src/device/native.ts for what each function means. No C++ exception leaves this file.
 #define NAPI_VERSION 8
 #include <node_api.h>
+#include <sys/mman.h>
 #include <climits>
 #include <cmath>
 #include <cstring>
@@ -117,6 +118,15 @@ napi_value selectIsa(napi_env env, CallArgs& a) {
 }
 
 napi_value createRegionCall(napi_env env, CallArgs& a) { return toNumber(env, createRegion(a.bytes(0, "bytes"))); }
+napi_value alignedMemory(napi_env env, CallArgs& a) {
+  const size_t bytes = a.bytes(0, "bytes");
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw RangeFailure{"alignedMemory: the system has no " + std::to_string(bytes) + " bytes"};
+  const auto unmap = [](napi_env, void* memory, void* bytes) { munmap(memory, (size_t)bytes); };
+  napi_value out;
+  napi_create_external_arraybuffer(env, memory, bytes, unmap, (void*)bytes, &out);
+  return out;
+}
 napi_value createSharedMemoryCall(napi_env env, CallArgs& a) { return toNumber(env, createSharedMemory(a.bytes(0, "bytes"))); }
 napi_value openRegionCall(napi_env env, CallArgs& a) { return toNumber(env, openRegion(a.integer(0, "descriptor"), a.bytes(1, "bytes"))); }
 napi_value closeRegionCall(napi_env env, CallArgs& a) {
@@ -220,7 +230,7 @@ napi_value abortGroup(napi_env env, CallArgs& a) {
   return undefined(env);
 }
 
-napi_value exchange(napi_env env, CallArgs& a) {
+template <GroupChannel channel> napi_value exchange(napi_env env, CallArgs& a) {
   const auto group = groupOf(a.integer(0, "group"));
   const auto tag = (uint64_t)a.bytes(1, "tag");
   const auto payload = a.typed(2, napi_uint8_array, "payload");
@@ -228,10 +238,10 @@ napi_value exchange(napi_env env, CallArgs& a) {
     throw RangeFailure{"exchange: found " + std::to_string(payload.length) + " bytes; wanted at most " + std::to_string(maxExchangeBytes)};
   const Pending pending = newPromise(env);
   auto received = std::make_shared<std::vector<std::string>>();
-  Queue& queue = group->exchangeQueue();
+  Queue& queue = group->exchangeQueue(channel);
   // The group outlives its own queue's thread, so the task needs no hold on it.
   const uint64_t sequence = queue.push({[group = group.get(), tag, received, own = std::string((const char*)payload.data, payload.length)](
-                                            OpContext& on, void*) { *received = group->exchange(tag, own, on.stopping); }});
+                                            OpContext& on, void*) { *received = group->exchange(channel, tag, own, on.stopping); }});
   FailurePtr failure;
   const bool isListening = queue.listen(
       sequence, [id = pending.id, received](FailurePtr failure) { settle(id, failure, std::move(*received)); }, &failure);
@@ -271,6 +281,7 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<isa>(env, exports, "isa");
   add<selectIsa>(env, exports, "selectIsa");
   add<createRegionCall>(env, exports, "createRegion");
+  add<alignedMemory>(env, exports, "alignedMemory");
   add<createSharedMemoryCall>(env, exports, "createSharedMemory");
   add<openRegionCall>(env, exports, "openRegion");
   add<closeRegionCall>(env, exports, "closeRegion");
@@ -289,7 +300,8 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<createGroupCall>(env, exports, "createGroup");
   add<destroyGroupCall>(env, exports, "destroyGroup");
   add<controlBytes>(env, exports, "controlBytes");
-  add<exchange>(env, exports, "exchange");
+  add<exchange<exchanges>>(env, exports, "exchange");
+  add<exchange<asides>>(env, exports, "exchangeAside");
   add<abortGroup>(env, exports, "abortGroup");
   add<opCount>(env, exports, "opCount");
   add<opArity>(env, exports, "opArity");

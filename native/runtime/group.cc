@@ -11,10 +11,9 @@ namespace {
 
 // The first cache line of a control region. `aborted` is the rank + 1.
 struct alignas(64) ControlHead { std::atomic<uint32_t> aborted; std::atomic<int32_t> exitCode; };
-constexpr int channels = 2;
 
-constexpr size_t slotsOffset = sizeof(ControlHead) + channels * sizeof(Channel);
-size_t payloadOffset(int world) { return (slotsOffset + (size_t)channels * world * sizeof(Slot) + 4095) / 4096 * 4096; }
+constexpr size_t slotsOffset = sizeof(ControlHead) + groupChannels * sizeof(Channel);
+size_t payloadOffset(int world) { return (slotsOffset + (size_t)groupChannels * world * sizeof(Slot) + 4095) / 4096 * 4096; }
 
 const ControlHead& headOf(const Region& control) { return *(const ControlHead*)control.base; }
 
@@ -40,11 +39,11 @@ bool agree(const CallHeader& a, const CallHeader& b) {
 Group::Group(int rank, int world, RegionPtr control, int ownArena, std::vector<RegionPtr> arenas, int deadlineMs)
     : rank_(rank), world_(world), ownArena_(ownArena), deadlineMs_(deadlineMs), control_(std::move(control)), arenas_(std::move(arenas)) {
   // A group that joins memory which an earlier one of the same ranks used goes on where that one ended.
-  for (int c = 0; c < channels; c++) calls_[c] = slot(c, rank_).posted.load();
+  for (int c = 0; c < groupChannels; c++) calls_[c] = slot(c, rank_).posted.load();
   slot(0, rank_).left.store(0);
 }
 
-size_t Group::controlBytes(int world) { return payloadOffset(world) + (size_t)world * maxExchangeBytes; }
+size_t Group::controlBytes(int world) { return payloadOffset(world) + (size_t)(groupChannels - 1) * world * maxExchangeBytes; }
 
 void Group::abort(const Region& control, int rank, int exitCode) {
   auto& head = *(ControlHead*)control.base;
@@ -55,17 +54,25 @@ void Group::abort(const Region& control, int rank, int exitCode) {
     uint32_t none = 0;
     head.aborted.compare_exchange_strong(none, (uint32_t)rank + 1);
   }
-  for (int c = 0; c < channels; c++) ring(((Channel*)(control.base + sizeof(ControlHead)))[c]);
+  for (int c = 0; c < groupChannels; c++) ring(((Channel*)(control.base + sizeof(ControlHead)))[c]);
 }
 
 void Group::requestStop() {
   stopping_.store(true);
   exchangeQueue_.requestStop();
+  asideQueue_.requestStop();
+}
+
+void Group::stopExchanges() {
+  exchangeQueue_.stop();
+  asideQueue_.stop();
 }
 
 Slot& Group::slot(int c, int rank) const { return ((Slot*)(control_->base + slotsOffset))[c * world_ + rank]; }
 Channel& Group::channel(int c) const { return ((Channel*)(control_->base + sizeof(ControlHead)))[c]; }
-char* Group::payload(int rank) const { return control_->base + payloadOffset(world_) + (size_t)rank * maxExchangeBytes; }
+char* Group::payload(GroupChannel c, int rank) const {
+  return control_->base + payloadOffset(world_) + ((size_t)(c - exchanges) * world_ + rank) * maxExchangeBytes;
+}
 
 char* Group::peer(int q, uint64_t offset, size_t bytes) const {
   const Region& arena = *arenas_[q];
@@ -169,17 +176,17 @@ void Group::run(GroupChannel c, const CallHeader& own, const std::vector<uint64_
   arrive(c, &Slot::done, number, own, stopping);
 }
 
-std::vector<std::string> Group::exchange(uint64_t tag, const std::string& own, const std::atomic<bool>& stopping) {
+std::vector<std::string> Group::exchange(GroupChannel c, uint64_t tag, const std::string& own, const std::atomic<bool>& stopping) {
   if (world_ == 1) return {own};
   CallHeader header;
   header.op = ExchangeOp;
   header.tag = tag;
   header.count = own.size();
   // Between calls nobody reads this: a call ends when all ranks are done with it.
-  memcpy(payload(rank_), own.data(), own.size());
+  memcpy(payload(c, rank_), own.data(), own.size());
   std::vector<std::string> all;
-  call(exchanges, header, {}, stopping, [&] {
-    for (int q = 0; q < world_; q++) all.emplace_back(payload(q), std::min<uint64_t>(slot(exchanges, q).header.count, maxExchangeBytes));
+  call(c, header, {}, stopping, [&] {
+    for (int q = 0; q < world_; q++) all.emplace_back(payload(c, q), std::min<uint64_t>(slot(c, q).header.count, maxExchangeBytes));
   });
   return all;
 }

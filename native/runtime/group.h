@@ -31,8 +31,10 @@ struct alignas(64) Slot {
   uint64_t offsets[maxSegments];       // of each segment, in the rank's own arena
 };
 
-// Channel 0 orders collectives, channel 1 exchanges: neither waits for the other.
-enum GroupChannel { collectives = 0, exchanges = 1 };
+// Collectives, exchanges, and exchanges of work that runs aside of a program's own calls (saving a checkpoint): each is ordered by
+// itself, and none waits for another.
+enum GroupChannel { collectives = 0, exchanges = 1, asides = 2 };
+constexpr int groupChannels = 3;
 struct alignas(64) Channel { std::atomic<uint32_t> bell, sleepers; };
 
 class Group {
@@ -55,15 +57,17 @@ class Group {
   // The address of bytes in rank q's arena, checked.
   char* peer(int q, uint64_t offset, size_t bytes) const;
 
-  // Every rank's payload, in rank order.
-  std::vector<std::string> exchange(uint64_t tag, const std::string& own, const std::atomic<bool>& stopping);
-  // The thread that exchanges of this group run on.
-  Queue& exchangeQueue() { return exchangeQueue_; }
+  // Every rank's payload, in rank order. The channel is that of exchanges or of asides.
+  std::vector<std::string> exchange(GroupChannel channel, uint64_t tag, const std::string& own, const std::atomic<bool>& stopping);
+  // The thread that exchanges of a channel run on.
+  Queue& exchangeQueue(GroupChannel channel) { return channel == asides ? asideQueue_ : exchangeQueue_; }
+  // Ends those threads.
+  void stopExchanges();
 
  private:
   Slot& slot(int channel, int rank) const;
   Channel& channel(int channel) const;
-  char* payload(int rank) const;
+  char* payload(GroupChannel channel, int rank) const;
   void run(GroupChannel channel, const CallHeader& own, const std::vector<uint64_t>& offsets, const std::atomic<bool>& stopping,
            const std::function<void()>& body);
   // Says that this rank has come to call `number` (or is done with it), and waits until every rank has.
@@ -77,11 +81,11 @@ class Group {
   const int rank_, world_, ownArena_, deadlineMs_;
   const RegionPtr control_;
   const std::vector<RegionPtr> arenas_;
-  std::mutex calling_[2];
-  uint64_t calls_[2];
-  FailurePtr failed_[2];
+  std::mutex calling_[groupChannels];
+  uint64_t calls_[groupChannels];
+  FailurePtr failed_[groupChannels];
   std::atomic<bool> stopping_{false};
-  Queue exchangeQueue_{1};  // last: its thread uses all of the above
+  Queue exchangeQueue_{1}, asideQueue_{1};  // last: their threads use all of the above
 };
 
 }  // namespace shunya

@@ -25,14 +25,14 @@ void destroyGroup(int handle) {
   const std::shared_ptr<Group> group = groupOf(handle);
   groups[handle] = nullptr;
   group->requestStop();
-  group->exchangeQueue().stop();
+  group->stopExchanges();
 }
 
 void stopAllGroups() {
   for (auto& group : groups)
     if (group) group->requestStop();
   for (auto& group : groups)
-    if (group) group->exchangeQueue().stop();
+    if (group) group->stopExchanges();
   groups.clear();
 }
 

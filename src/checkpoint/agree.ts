@@ -1,5 +1,5 @@
 /** Work that all ranks do together and that may fail on some of them: all hear of the first failure and throw alike. */
-import type { ProcessGroup } from "../comm/group.ts";
+import type { Exchanger } from "../comm/group.ts";
 import { CheckpointError, ShunyaError } from "../errors/errors.ts";
 
 /** Longer messages are cut on the other ranks. */
@@ -11,7 +11,7 @@ const longestText = 2000;
  * @returns every rank's numbers, in rank order @throws CheckpointError of the lowest rank that failed, on every rank
  */
 export async function together(
-  group: ProcessGroup | undefined,
+  group: Exchanger | undefined,
   words: string,
   work: () => Promise<readonly number[]>,
 ): Promise<readonly (readonly number[])[]> {

@@ -1,8 +1,8 @@
 /** Writes a safetensors file as a stream: no more than one piece is in memory. */
 
+import type { FloatType } from "../device/halves.ts";
 import { InternalError } from "../errors/errors.ts";
 import { type Pieces, writeAtomically } from "./atomic-file.ts";
-import type { FloatType } from "./halves.ts";
 import { renderHeader, tensorBytes } from "./safetensors-header.ts";
 
 export interface NewTensor {

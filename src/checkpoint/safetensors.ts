@@ -1,9 +1,9 @@
 /** Reads weights from a safetensors file by range; the file is never loaded as a whole. */
 
 import { type FileHandle, open, stat } from "node:fs/promises";
+import { type FloatType, floatBytes, toFloat32 } from "../device/halves.ts";
 import { InternalError, ModelError } from "../errors/errors.ts";
 import { readFully } from "./file-range.ts";
-import { type FloatType, floatBytes, toFloat32 } from "./halves.ts";
 import { type Header, lengthBytes, maxHeaderBytes, parseHeader, type TensorEntry } from "./safetensors-header.ts";
 
 export interface SafetensorsFile extends AsyncDisposable {

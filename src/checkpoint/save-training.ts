@@ -47,7 +47,11 @@ export interface SavedCheckpoint {
 
 /**
  * Every rank calls it, between steps, with the same folder: the checkpoint of step 40 is `<folder>/step-00000040`, and a
- * checkpoint of the same step that is there already is replaced. Older ones than are to be kept go once it is there. Training may go on after a failure: nothing has changed.
+ * checkpoint of the same step that is there already is replaced. Older ones than are to be kept go once it is there.
+ *
+ * It resolves when the checkpoint is published. Training may go on before that, and should: what is saved is what the engine held at
+ * this call, whatever comes after. Saves come one after the other, and an engine is not disposed before they have ended. Training
+ * may go on after a failure too: nothing has changed.
  * @throws CheckpointError, on every rank alike, where the disk does not take it: the checkpoints before it stay as they are
  * @throws DesyncError or CommError where a rank does not call it
  */
@@ -61,9 +65,11 @@ export async function saveCheckpoint<B extends object>(
       `keep: found ${options.keep}; wanted a whole number of at least 1: the one that is saved stays`,
     );
   const started = performance.now();
-  const step = engine.steps;
+  const { plan, progress, seed, group } = engine;
+  const save = new Save({ plan, progress, seed, group }, folder, options);
+  const step = progress.attempted;
   try {
-    const bytes = await engine.saveStates((reader) => save(engine, reader, folder, options));
+    const bytes = await engine.saveStates((reader) => save.run(reader));
     const seconds = (performance.now() - started) / 1000;
     return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
   } catch (error) {
@@ -73,62 +79,92 @@ export async function saveCheckpoint<B extends object>(
   }
 }
 
-/** @returns bytes of all ranks' files */
-async function save<B extends object>(
-  engine: Engine<B>,
-  reader: StateReader,
-  folder: string,
-  { run = {}, keep, alsoKept }: SaveOptions,
-): Promise<number> {
-  const { group, steps: step } = engine;
-  const isFirst = group.rank === 0;
-  const words = `checkpoint of step ${step}`;
-  await group.meet();
-  const [[id]] = (await together(group, `${words}, its folder`, async () => {
-    const id = randomBytes(4).readUInt32LE();
-    if (isFirst) await beginFolder(folder, partialFolder(folder, step, id));
-    return [id];
-  })) as [[number]];
-  const partial = partialFolder(folder, step, id);
-  try {
-    const written = await together(group, `${words}, its files`, () =>
-      writeRankFile(join(partial, rankFileName(group.rank, group.worldSize)), reader),
-    );
-    await together(group, `${words}, its publication`, async () => {
-      if (!isFirst) return [];
-      const text = renderManifest(manifestOf(engine, written, run));
-      await writeAtomically(join(partial, manifestName), [new TextEncoder().encode(text)]);
-      await publishFolder(folder, partial, step);
-      if (keep !== undefined) await removeOlder(folder, step, keep, alsoKept);
-      return [];
-    });
-    return written.reduce((sum, [bytes]) => sum + bytes!, 0);
-  } catch (error) {
-    if (isFirst) await rm(partial, { recursive: true, force: true }).catch(() => undefined);
-    throw error;
+/** What is saved beside states, as it was when the save was asked for. */
+type SavedEngine = Pick<Engine<object>, "plan" | "progress" | "seed" | "group">;
+
+class Save {
+  readonly #engine: SavedEngine;
+  readonly #folder: string;
+  readonly #options: SaveOptions;
+  readonly #words: string;
+
+  constructor(engine: SavedEngine, folder: string, options: SaveOptions) {
+    this.#engine = engine;
+    this.#folder = folder;
+    this.#options = options;
+    this.#words = `checkpoint of step ${engine.progress.attempted}`;
+  }
+
+  /** @returns bytes of all ranks' files */
+  async run(reader: StateReader): Promise<number> {
+    const { group, progress } = this.#engine;
+    const isFirst = group.rank === 0;
+    const [[id]] = (await this.#together("folder", async () => {
+      const id = randomBytes(4).readUInt32LE();
+      if (isFirst) await beginFolder(this.#folder, partialFolder(this.#folder, progress.attempted, id));
+      return [id];
+    })) as [[number]];
+    const partial = partialFolder(this.#folder, progress.attempted, id);
+    try {
+      const written = await this.#together("files", () =>
+        writeRankFile(join(partial, rankFileName(group.rank, group.worldSize)), reader),
+      );
+      await this.#together("publication", async () => {
+        if (isFirst) await this.#publish(partial, written);
+        return [];
+      });
+      return written.reduce((sum, [bytes]) => sum + bytes!, 0);
+    } catch (error) {
+      if (isFirst) await rm(partial, { recursive: true, force: true }).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #publish(partial: string, written: readonly (readonly number[])[]): Promise<void> {
+    const { run = {}, keep, alsoKept } = this.#options;
+    const step = this.#engine.progress.attempted;
+    const text = renderManifest(manifestOf(this.#engine, written, run));
+    await writeAtomically(join(partial, manifestName), [new TextEncoder().encode(text)]);
+    await publishFolder(this.#folder, partial, step);
+    if (keep !== undefined) await removeOlder(this.#folder, step, keep, alsoKept);
+  }
+
+  #together(what: string, work: () => Promise<readonly number[]>): Promise<readonly (readonly number[])[]> {
+    return together(this.#engine.group.aside, `${this.#words}, its ${what}`, work);
   }
 }
 
 /** @returns its bytes, its checksum, the bytes of a block and each block's checksum */
 async function writeRankFile(path: string, reader: StateReader): Promise<readonly number[]> {
   const entries = reader.ranges.map((range) => ({ ...range, range }));
-  const { bytes, crc32, blockBytes, blocks } = await writeStates(path, entries, ({ range }) => bytesOf(reader, range));
-  return [bytes, crc32, blockBytes, ...blocks];
-}
-
-async function* bytesOf(reader: StateReader, range: StateRange): AsyncGenerator<Uint8Array> {
-  for (let done = 0; done < range.count; done += pieceElements) {
-    const { buffer } = await reader.read(range, done, Math.min(pieceElements, range.count - done));
-    yield new Uint8Array(buffer);
+  const piece = new Float32Array(pieceElements); // what was written of it is copied before the next is read
+  try {
+    const { bytes, crc32, blockBytes, blocks } = await writeStates(path, entries, ({ range }) =>
+      bytesOf(reader, range, piece),
+    );
+    return [bytes, crc32, blockBytes, ...blocks];
+  } finally {
+    reader.end(); // where it failed, this rank's training does not wait for what the others still write
   }
 }
 
-function manifestOf<B extends object>(
-  engine: Engine<B>,
+async function* bytesOf(
+  reader: StateReader,
+  range: StateRange,
+  piece: Float32Array<ArrayBuffer>,
+): AsyncGenerator<Uint8Array> {
+  for (let done = 0; done < range.count; done += piece.length) {
+    const values = piece.subarray(0, range.count - done);
+    await reader.read(range, done, values);
+    yield new Uint8Array(values.buffer, 0, values.byteLength);
+  }
+}
+
+function manifestOf(
+  { plan, progress, seed }: SavedEngine,
   written: readonly (readonly number[])[],
   run: JsonObject,
 ): Manifest {
-  const { plan, progress, seed } = engine;
   return {
     format: formatName,
     formatVersion,

@@ -5,9 +5,9 @@
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import yauzl, { type Entry, type ZipFile } from "yauzl";
+import { type FloatType, floatBytes, toFloat32 } from "../device/halves.ts";
 import { ModelError } from "../errors/errors.ts";
 import { readFully } from "./file-range.ts";
-import { type FloatType, floatBytes, toFloat32 } from "./halves.ts";
 import { readPickle } from "./pickle.ts";
 import { shownName } from "./pickle-bytes.ts";
 import type { Constructor, PickleConstant } from "./pickle-values.ts";

@@ -8,10 +8,13 @@ import { createLogger } from "../log/logger.ts";
 import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
 import type { ReadingOptions } from "./job.ts";
+import { fetchNamedModels } from "./model-flags.ts";
+import { addOutputFormat, type OutputFlags, outputFormatOf } from "./output-flags.ts";
 import { collectOverride } from "./override-flag.ts";
 import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
 import { tokenizerCommand } from "./tokenizer-command.ts";
+import { addTuningOptions, type TuningFlags, tuningOverrides } from "./tuning-flags.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -23,7 +26,7 @@ const dataHelp =
 const mostRanks = 256;
 const mostThreads = 1024;
 
-interface TrainFlags {
+interface TrainFlags extends TuningFlags, OutputFlags {
   readonly config?: string;
   readonly stage?: number;
   readonly set?: readonly Override[];
@@ -45,7 +48,6 @@ interface TrainFlags {
   readonly deviceMemory?: number;
   readonly hostMemory?: number;
   readonly threads?: number;
-  readonly output?: string;
   readonly overwrite?: true;
   readonly dryRun?: true;
   readonly saveEvery?: number;
@@ -78,11 +80,11 @@ function validationOf({ validation, validationData, evalEvery }: TrainFlags): Re
 }
 
 function trainCommand(): Command {
-  return new Command("train")
+  return addOutputFormat(addTuningOptions(new Command("train")))
     .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
     .option(
       "--model <name|dir>",
-      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
+      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) for new weights; a model folder, or owner/name of a model on Hugging Face, for its weights; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
     .requiredOption("--data <path...>", dataHelp)
     .option(
@@ -112,7 +114,10 @@ function trainCommand(): Command {
     .option("--host-memory <size>", "budget of each rank for what is offloaded to the host; the same", parseBytes)
     .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
-    .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
+    .option(
+      "--output <dir>",
+      "write the model there at the end, as Hugging Face has it: in fp32, if --output-dtype says no other",
+    )
     .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
     .option(
@@ -134,7 +139,7 @@ function trainCommand(): Command {
       const { runTrain } = await import("./train.ts");
       const job = {
         config: flags.config,
-        overrides: [...(flags.set ?? []), ...namedOverrides(flags)],
+        overrides: [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)],
         model: flags.model,
         data: flags.data,
         reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
@@ -149,6 +154,7 @@ function trainCommand(): Command {
         hostMemoryBytes: flags.hostMemory,
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
+        outputFormat: outputFormatOf(flags),
         overwrite: flags.overwrite === true,
         dryRun: flags.dryRun === true,
         saveEvery: flags.saveEvery,
@@ -160,13 +166,13 @@ function trainCommand(): Command {
     });
 }
 
-interface ConfigFlags extends Pick<TrainFlags, "set" | "microBatch" | "lr" | "ranks"> {
+interface ConfigFlags extends Pick<TrainFlags, "set" | "microBatch" | "lr" | "ranks">, TuningFlags {
   readonly model?: string;
   readonly json?: true;
 }
 
 function configCommand(): Command {
-  return new Command("config")
+  return addTuningOptions(new Command("config"))
     .description("what a configuration file comes to, where each value is from, and all that is wrong with it")
     .argument("<file>", "a DeepSpeed-style configuration")
     .option("--ranks <n>", "data-parallel ranks", parseInteger(1), 1)
@@ -177,7 +183,7 @@ function configCommand(): Command {
     .option("--json", "one JSON document: the values, where they are from, and the problems")
     .action(async (file: string, flags: ConfigFlags) => {
       const { runConfig } = await import("./config.ts");
-      const overrides = [...(flags.set ?? []), ...namedOverrides(flags)];
+      const overrides = [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)];
       const question = { file, overrides, ranks: flags.ranks, model: flags.model };
       process.exitCode = await runConfig(question, flags.json === true);
     });
@@ -186,7 +192,7 @@ function configCommand(): Command {
 function generateCommand(): Command {
   return new Command("generate")
     .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir>", "a folder with config.json and model.safetensors")
+    .requiredOption("--model <dir|owner/name>", "a folder with config.json and weights, or a model on Hugging Face")
     .requiredOption("--prompt <text>", "what to continue")
     .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
     .option("--tokens <n>", "how many tokens", parseInteger(1), 200)
@@ -309,6 +315,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   const root = program();
   answerUsage(root);
+  root.hook("preAction", (_, command) => fetchNamedModels(command, createLogger()));
   try {
     await root.parseAsync(argv, { from: "user" });
   } catch (error) {

@@ -6,15 +6,16 @@ import { parseBytes, parseCount, parseInteger, parsePositive } from "./parse.ts"
 import type { PlanOutputs } from "./plan.ts";
 import type { PlanFlags } from "./plan-subject.ts";
 import type { SimulateFlags } from "./simulate.ts";
+import { addTuningOptions } from "./tuning-flags.ts";
 
 /** Beyond that a rank's share of anything is nothing. */
 const mostRanks = 2 ** 17;
 
 /** What a model, a machine and a job are described by. */
 export function addJobOptions(command: Command): Command {
-  return command
+  return addTuningOptions(command)
     .option("--params <n>", 'parameters: "1.5e9", "1.5B"; the model is the GPT of about that size', parseCount)
-    .option("--model <name|dir|file>", "a published name, a model folder, or a config.json")
+    .option("--model <name|dir|file>", "a published name, a model folder, a config.json, or owner/name on Hugging Face")
     .option("--ranks <n>", "data-parallel ranks", parseInteger(1, mostRanks), 1)
     .option("--ranks-per-node <n>", "ranks that share a host (default: the card's usual node)", parseInteger(1))
     .option("--device <name>", "a card, such as A10G or A100-40GB; cpu: this machine (docs/hardware.md)")

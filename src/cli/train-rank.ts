@@ -1,7 +1,8 @@
 /** What each rank of `shunya train` runs: the whole model on its part of the batch. */
 
-import { saveModel } from "../checkpoint/save-model.ts";
+import { fitsFp16, saveModel } from "../checkpoint/save-model.ts";
 import { type SavedCheckpoint, saveCheckpoint } from "../checkpoint/save-training.ts";
+import { defaultFormat } from "../checkpoint/weight-names.ts";
 import { DataLoader } from "../data/loader.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { InterruptedError, NumericalError } from "../errors/errors.ts";
@@ -25,12 +26,13 @@ export type TrainMessage =
   | { readonly type: "started"; readonly notices: readonly string[]; readonly locked: LockReport }
   | { readonly type: "step"; readonly record: StepRecord; readonly validation?: ValidationRecord | undefined }
   | { readonly type: "checkpoint"; readonly checkpoint: SavedCheckpoint }
-  | { readonly type: "saved"; readonly afterStep: number };
+  | { readonly type: "saved"; readonly afterStep: number; readonly isBeyondFp16: boolean };
 
 async function main(): Promise<void> {
   const job = (await joinLaunched()?.receive()) as TrainJob;
   await using opened = await openJob(job);
-  await using engine = await createEngine(job, opened);
+  const saveFailed = new AbortController();
+  await using engine = await createEngine(job, opened, saveFailed.signal);
   const tell = (message: TrainMessage): void => {
     if (engine.group.rank === 0) joinLaunched()?.send(message);
   };
@@ -38,7 +40,7 @@ async function main(): Promise<void> {
   tell({ type: "started", notices: noticesOf(engine), locked: { lockedBytes, refusedBytes } });
   const steps = new StepTeller(engine, job, opened, tell);
   if (job.trace !== undefined) recordTrace(engine, (message) => joinLaunched()?.send(message));
-  const checkpoints = new Checkpoints(engine, job, opened, tell);
+  const checkpoints = new Checkpoints(engine, job, opened, tell, saveFailed);
   let stopped: InterruptedError | NumericalError | undefined;
   try {
     await train(engine, opened, async () => {
@@ -51,16 +53,24 @@ async function main(): Promise<void> {
     stopped = error; // all ranks stop after the same step: what they have is a whole model
   }
   // After a numerical failure going on would fail the same way, so the checkpoint before it stays the newest.
-  if (stopped instanceof InterruptedError) await checkpoints.atEnd();
+  if (stopped instanceof NumericalError) await checkpoints.idle();
+  else await checkpoints.atEnd();
   if (job.output !== undefined) {
-    await saveModel(engine, opened.model.config, job.output);
+    // Days of training are not lost to one weight: a model that fp16 does not hold is written in fp32.
+    const isBeyond = job.outputFormat?.dtype === "fp16" && !(await fitsFp16(engine));
+    const format = { ...job.outputFormat, ...(isBeyond && { dtype: defaultFormat.dtype }) };
+    await saveModel(engine, opened.model.config, job.output, format);
     if (engine.group.rank === 0) await copyTokenizer(opened.tokenizer, job.output);
-    tell({ type: "saved", afterStep: engine.steps });
+    tell({ type: "saved", afterStep: engine.steps, isBeyondFp16: isBeyond });
   }
   if (stopped) throw stopped;
 }
 
-function createEngine(job: TrainJob, { config, model }: OpenedJob): Promise<Engine<LanguageBatch>> {
+function createEngine(
+  job: TrainJob,
+  { config, model }: OpenedJob,
+  signal: AbortSignal,
+): Promise<Engine<LanguageBatch>> {
   const { deviceMemoryBytes, hostMemoryBytes, resume, seed, threads } = job;
   const world = joinWorld({
     threads,
@@ -70,6 +80,7 @@ function createEngine(job: TrainJob, { config, model }: OpenedJob): Promise<Engi
   return initializeIn<LanguageBatch>(world, config, {
     model: createModel(model.config),
     seed,
+    signal,
     ...(model.weights && { weights: model.weights }),
     // The command has told already which checkpoint it is and what changed.
     ...(resume !== undefined && { resume, logger: createLogger({ write: () => {} }) }),
@@ -115,38 +126,73 @@ class StepTeller {
   }
 }
 
-/** Saves after every n-th step, after the last one, and where training is stopped in between. */
+/**
+ * Saves after every n-th step, after the last one, and where training is stopped in between. Training goes on while one is written; a
+ * failure stops all ranks after the same step.
+ */
 class Checkpoints {
   readonly #engine: Engine<LanguageBatch>;
   readonly #job: TrainJob;
   readonly #opened: OpenedJob;
   readonly #tell: (message: TrainMessage) => void;
+  readonly #failure: AbortController;
   /** Before the first step of this run nothing is new. */
   #savedStep: number;
+  #saving: Promise<void> = Promise.resolve();
 
-  constructor(engine: Engine<LanguageBatch>, job: TrainJob, opened: OpenedJob, tell: (message: TrainMessage) => void) {
+  /** @param failure is aborted where a save fails: the engine's signal */
+  constructor(
+    engine: Engine<LanguageBatch>,
+    job: TrainJob,
+    opened: OpenedJob,
+    tell: (message: TrainMessage) => void,
+    failure: AbortController,
+  ) {
     this.#engine = engine;
     this.#job = job;
     this.#opened = opened;
     this.#tell = tell;
+    this.#failure = failure;
     this.#savedStep = engine.steps;
   }
 
+  /** Begins to save where one is due, once the one before has ended. */
   async afterStep(): Promise<void> {
     const { steps } = this.#engine;
-    if (steps === this.#opened.steps || steps % (this.#job.saveEvery ?? 1) === 0) await this.atEnd();
+    const { saveEvery } = this.#job;
+    if (saveEvery === undefined || steps % saveEvery !== 0) return;
+    await this.#saving;
+    this.#begin();
   }
 
+  /** Saves the last step too, and waits until everything is published. @throws CheckpointError */
   async atEnd(): Promise<void> {
-    const { saveEvery, output, keep, resume } = this.#job;
-    if (saveEvery === undefined || output === undefined || this.#savedStep === this.#engine.steps) return;
-    const run = runOf(this.#job, this.#opened);
-    const checkpoint = await saveCheckpoint(this.#engine, checkpointsOf(output), {
-      run,
+    await this.#saving;
+    this.#begin();
+    await this.#saving;
+  }
+
+  /** Waits until what has begun is published. @throws CheckpointError */
+  idle(): Promise<void> {
+    return this.#saving;
+  }
+
+  #begin(): void {
+    const { saveEvery, output } = this.#job;
+    const { steps } = this.#engine;
+    if (saveEvery === undefined || output === undefined || this.#savedStep === steps) return;
+    this.#savedStep = steps;
+    this.#saving = this.#save(checkpointsOf(output));
+    this.#saving.catch(() => this.#failure.abort()); // all ranks then stop after the same step, and hear of it at the end
+  }
+
+  async #save(folder: string): Promise<void> {
+    const { keep, resume } = this.#job;
+    const checkpoint = await saveCheckpoint(this.#engine, folder, {
+      run: runOf(this.#job, this.#opened),
       ...(keep !== undefined && { keep }),
       ...(resume !== undefined && { alsoKept: resume }),
     });
-    this.#savedStep = checkpoint.step;
     this.#tell({ type: "checkpoint", checkpoint });
   }
 }
@@ -154,7 +200,7 @@ class Checkpoints {
 async function train(engine: Engine<LanguageBatch>, job: OpenedJob, afterStep: () => Promise<void>): Promise<void> {
   const { microBatch, gradientAccumulation, worldSize } = job.config;
   const loader = new DataLoader({
-    source: job.tokens,
+    rows: job.rows,
     sampler: job.sampler,
     microBatch,
     gradientAccumulation,
@@ -166,8 +212,9 @@ async function train(engine: Engine<LanguageBatch>, job: OpenedJob, afterStep: (
     while (engine.steps < job.steps) {
       const step = engine.steps;
       for (let a = 0; a < gradientAccumulation; a++) {
-        const { inputs, targets } = await loader.batch(step, a);
-        const loss = await engine.forward({ inputs: { data: inputs, shape }, targets: { data: targets, shape } });
+        const { inputs, targets, stepTargets } = await loader.batch(step, a);
+        const batch = { inputs: { data: inputs, shape }, targets: { data: targets, shape } };
+        const loss = await engine.forward(batch, { stepTargets });
         await engine.backward(loss);
       }
       await engine.step();

@@ -16,7 +16,16 @@ export interface Transport {
   readonly handle: number;
   /** Every rank's payload, in rank order. */
   exchange(tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
+  /** The same in an order of its own: neither waits for the other. */
+  exchangeAside(tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
   dispose(): void;
+}
+
+/** Ranks that tell each other a few numbers. */
+export interface Exchanger {
+  readonly rank: number;
+  /** A few numbers from every rank, in rank order. Does not wait for any queue. */
+  exchange(values: Float64Array, words: string): Promise<Float64Array[]>;
 }
 
 export interface ReduceOptions {
@@ -28,11 +37,29 @@ export interface ReduceOptions {
   readonly accumulate: boolean;
 }
 
+const bytesOf = (values: Float64Array): Uint8Array =>
+  new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+
+/** Where one rank stands for all, they have said the same thing, and it is read once. */
+function numbersOf(all: readonly Uint8Array[]): Float64Array[] {
+  const read = new Map<Uint8Array, Float64Array>();
+  return all.map((bytes) => {
+    const known = read.get(bytes) ?? new Float64Array(bytes.slice().buffer);
+    read.set(bytes, known);
+    return known;
+  });
+}
+
 const countOf = (segments: readonly Segment[]): number => segments.reduce((sum, s) => sum + s.count, 0);
 
-export class ProcessGroup {
+export class ProcessGroup implements Exchanger {
   readonly rank: number;
   readonly worldSize: number;
+  /**
+   * For work that runs aside of the program's own calls (saving a checkpoint), which come at other moments on each rank. What is told
+   * there stands in no step's traffic.
+   */
+  readonly aside: Exchanger;
   readonly #transport: Transport;
   readonly #device: Device;
   readonly #words = new Map<number, string>();
@@ -44,6 +71,7 @@ export class ProcessGroup {
     this.#transport = transport;
     this.rank = transport.rank;
     this.worldSize = transport.worldSize;
+    this.aside = { rank: this.rank, exchange: (values, words) => this.#exchangeAside(values, words) };
     // Known to every rank from the start: it is named where others meet and this rank does not.
     this.#meeting = this.#tag("before a checkpoint (every rank saves it, or none)");
     device.nameTags((tag) => this.describeTag(tag));
@@ -80,21 +108,17 @@ export class ProcessGroup {
     return this.#device.issue("collective", "allGather", { group: this.#transport.handle, tag, dtype, segments });
   }
 
-  /** A few numbers from every rank, in rank order. Does not wait for any queue. */
   async exchange(values: Float64Array, words: string): Promise<Float64Array[]> {
     const elements = values.length * (this.worldSize - 1);
     this.#device.traffic.add("control", elements, elements, 8, this.#calls);
-    const payload = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
     const started = this.#device.timeline.now();
-    const all = await this.#transport.exchange(this.#tag(`exchange of ${words}`), payload);
+    const all = await this.#transport.exchange(this.#tag(`exchange of ${words}`), bytesOf(values));
     this.#device.timeline.noteProgram(`exchange of ${words}`, started);
-    // Where one rank stands for all, they have said the same thing, and it is read once.
-    const read = new Map<Uint8Array, Float64Array>();
-    return all.map((bytes) => {
-      const known = read.get(bytes) ?? new Float64Array(bytes.slice().buffer);
-      read.set(bytes, known);
-      return known;
-    });
+    return numbersOf(all);
+  }
+
+  async #exchangeAside(values: Float64Array, words: string): Promise<Float64Array[]> {
+    return numbersOf(await this.#transport.exchangeAside(this.#tag(`exchange of ${words}`), bytesOf(values)));
   }
 
   /**
@@ -102,7 +126,7 @@ export class ProcessGroup {
    * next one, and not at the deadline.
    */
   async meet(): Promise<void> {
-    await this.#device.reached(
+    await this.#device.reachedAside(
       this.#device.issue("collective", "barrier", { group: this.#transport.handle, tag: this.#meeting }),
     );
   }

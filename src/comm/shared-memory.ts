@@ -32,15 +32,23 @@ export class SharedMemoryTransport implements Transport {
     this.handle = this.#native.createGroup(rank, worldSize, control, [...arenas], deadlineMs);
   }
 
-  async exchange(tag: number, payload: Uint8Array): Promise<Uint8Array[]> {
-    try {
-      return await this.#native.exchange(this.handle, tag, payload);
-    } catch (error) {
-      throw deviceFailure(error, this.#describeTag);
-    }
+  exchange(tag: number, payload: Uint8Array): Promise<Uint8Array[]> {
+    return this.#told(() => this.#native.exchange(this.handle, tag, payload));
+  }
+
+  exchangeAside(tag: number, payload: Uint8Array): Promise<Uint8Array[]> {
+    return this.#told(() => this.#native.exchangeAside(this.handle, tag, payload));
   }
 
   dispose(): void {
     this.#native.destroyGroup(this.handle);
+  }
+
+  async #told(exchange: () => Promise<Uint8Array[]>): Promise<Uint8Array[]> {
+    try {
+      return await exchange();
+    } catch (error) {
+      throw deviceFailure(error, this.#describeTag);
+    }
   }
 }

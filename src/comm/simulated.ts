@@ -15,5 +15,9 @@ export class SimulatedTransport implements Transport {
     return Array.from({ length: this.worldSize }, () => payload);
   }
 
+  exchangeAside(tag: number, payload: Uint8Array): Promise<Uint8Array[]> {
+    return this.exchange(tag, payload);
+  }
+
   dispose(): void {}
 }

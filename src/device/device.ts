@@ -240,23 +240,35 @@ export class Device {
   }
 
   /** Issues a counted transfer between a range of the disk tier and host memory. */
-  disk(queue: "diskRead" | "diskWrite", { what, offset, bytes }: DiskRange, host: Span): Event {
+  disk(queue: "diskRead" | "diskWrite", range: DiskRange, host: Span): Event {
+    const { what, offset, bytes } = range;
     const sent = queue === "diskWrite" ? bytes : 0;
     this.traffic.add(queue, sent, bytes - sent, 1); // a disk knows no elements
     return this.timeline.within(`${what} of ${this.timeline.scope}`, () =>
       queue === "diskRead"
-        ? this.issue(queue, "diskRead", { swap: this.#swap, offset, bytes, dst: host })
+        ? this.#diskRead(range, host)
         : this.issue(queue, "diskWrite", { swap: this.#swap, offset, bytes, src: host }),
     );
+  }
+
+  /** Reads a range of the disk tier aside of training: it stands in no step's traffic. */
+  diskLook(range: DiskRange, host: Span): Event {
+    return this.timeline.aside(`${range.what} that are kept`, () => this.#diskRead(range, host));
   }
 
   /** Resolves when `event` has happened; rejects with the error of the op that failed at or before it. */
   async reached(event: Event): Promise<void> {
     if (event.sequence === 0) return;
     const waited = this.timeline.noteProgramWait(event);
+    await this.reachedAside(event);
+    waited();
+  }
+
+  /** The same for work that runs aside of the program's own calls: its waiting holds nothing up. */
+  async reachedAside(event: Event): Promise<void> {
+    if (event.sequence === 0) return;
     try {
       await this.#backend.reached(event);
-      waited();
     } catch (error) {
       this.#hasFailed = true;
       throw error;
@@ -282,6 +294,11 @@ export class Device {
     return bytes;
   }
 
+  /** Fills `into` with what is there now: the caller knows that nothing that was issued still writes it. */
+  look(span: Span, into: Uint8Array): void {
+    this.#backend.read(span, into, into);
+  }
+
   /** Issues a copy of host bytes to the device; `from` may be reused at once. */
   upload(to: Span, from: ArrayBufferView, queue: QueueName = "compute"): Event {
     const bytes = new Uint8Array(from.buffer, from.byteOffset, from.byteLength);
@@ -298,6 +315,10 @@ export class Device {
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  #diskRead({ offset, bytes }: DiskRange, host: Span): Event {
+    return this.issue("diskRead", "diskRead", { swap: this.#swap, offset, bytes, dst: host });
   }
 
   #lockedMemory(kinds: ReadonlySet<MemoryLabel>): LockedMemory {

@@ -9,6 +9,8 @@ export interface Native {
   /** Instruction sets this machine runs, best first, and the one in use. */
   isa(): { available: string[]; selected: string };
   selectIsa(name: string): void;
+  /** Memory that JavaScript reads and writes and that begins at a page's border, as direct I/O wants it. */
+  alignedMemory(bytes: number): ArrayBuffer;
   /** Memory that only this process uses (pages appear when touched). */
   createRegion(bytes: number): number;
   /** A descriptor of anonymous shared memory (memfd; elsewhere an unlinked file) that children can inherit. */
@@ -46,6 +48,8 @@ export interface Native {
   controlBytes(world: number): number;
   /** Every rank gives up to 256 KiB, every rank gets all of them, in rank order. Independent of all queues. */
   exchange(group: number, tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
+  /** The same in an order of its own, for work that runs aside of a program's other calls: neither waits for the other. */
+  exchangeAside(group: number, tag: number, payload: Uint8Array): Promise<Uint8Array[]>;
   /** Operations per second of one thread working in registers alone, for a dtype's code: what benchmarks hold kernels against. */
   measurePeak(dtype: number): number;
   /**

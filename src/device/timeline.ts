@@ -154,6 +154,17 @@ export class Timeline {
     }
   }
 
+  /** The same for work that runs aside of the program's own calls: it is no part of training, whenever it is issued. */
+  aside<T>(scope: string, body: () => T): T {
+    const counted = this.#counts;
+    this.#counts = false;
+    try {
+      return this.within(scope, body);
+    } finally {
+      this.#counts = counted;
+    }
+  }
+
   noteOp(event: Event, op: OpName | "upload", args?: OpArgs<OpName>): void {
     if (this.isOn)
       this.#note(event, { op, args, scope: this.scope, awaited: undefined, reach: undefined, counts: this.#counts });

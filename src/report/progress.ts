@@ -58,13 +58,15 @@ export function renderSkip({ step, reason, lossScale }: Skip, precision: Precisi
   return `step ${step} skipped: ${reason ?? "a gradient is not finite"}${scale}\n`;
 }
 
-export function renderValidation(step: number, { loss, windows, seconds }: Validation): string {
-  return `step ${step} validation loss ${formatReal(loss)} over ${formatMany(windows, "window")} in ${seconds.toFixed(1)} s\n`;
+export function renderValidation(step: number, { loss, rows, rowName, seconds }: Validation): string {
+  return `step ${step} validation loss ${formatReal(loss)} over ${formatMany(rows, rowName)} in ${seconds.toFixed(1)} s\n`;
 }
 
 interface Validation {
   readonly loss: number;
-  readonly windows: number;
+  readonly rows: number;
+  /** In the singular. */
+  readonly rowName: string;
   readonly seconds: number;
 }
 

@@ -4,10 +4,11 @@
  */
 import type { Device, DeviceBuffer } from "../device/device.ts";
 import { type DType, dtypeBytes } from "../device/dtype.ts";
+import type { Span } from "../device/ops.ts";
 import type { Event } from "../device/queue.ts";
 import { InternalError } from "../errors/errors.ts";
-import { roundToDisk, type Slot, SlotRing, SlotView } from "./disk-slots.ts";
-import { type Elements, type FlatBuffer, type Range, readElements } from "./elements.ts";
+import { lookAt, roundToDisk, type Slot, SlotRing, SlotView } from "./disk-slots.ts";
+import { type Elements, elementsNow, type FlatBuffer, type Range } from "./elements.ts";
 import type { CrossingBuffer, RestingParameters } from "./parameters.ts";
 
 interface ParameterRecord extends Range {
@@ -72,6 +73,8 @@ export class DiskParameters implements RestingParameters {
   readonly #crossing: CrossingBuffer;
   readonly #records: readonly ParameterRecord[];
   #ahead: Slot | undefined;
+  /** What a look read last. */
+  #lastLook: Slot | undefined;
 
   /** @param pieces of the own range, as updates will write them */
   constructor(
@@ -127,6 +130,7 @@ export class DiskParameters implements RestingParameters {
     const device = this.#device;
     const record = this.#recordOf(range);
     this.#letGoAhead(); // what was read before is old now
+    this.#lastLook = undefined;
     if (master.tier === "host") {
       const slot = this.#slots.ring.take("update");
       write(this.#view(slot, record));
@@ -151,18 +155,19 @@ export class DiskParameters implements RestingParameters {
     }
   }
 
-  async read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
-    const slot = this.#readAll();
-    const values = new Float32Array(count);
-    for (const event of slot.last) this.#device.wait("update", event);
-    for (const record of this.#records) {
-      const start = Math.max(record.start, offset);
-      const end = Math.min(record.end, offset + count);
-      if (start < end)
-        values.set(await readElements(this.#device, this.#view(slot, record), start, end - start), start - offset);
-    }
-    slot.last = [this.#device.mark("update")];
-    return values;
+  read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
+    const device = this.#device;
+    const look = (slot: Slot): void => {
+      this.#lastLook = slot;
+      for (const record of this.#records) {
+        const start = Math.max(record.start, offset);
+        const end = Math.min(record.end, offset + into.length);
+        if (start < end)
+          elementsNow(device, this.#view(slot, record), start, into.subarray(start - offset, end - offset));
+      }
+    };
+    const read = (): Slot => this.#readWith((record, to) => device.diskLook(record, to));
+    return lookAt(device, this, this.#lastLook, read, look);
   }
 
   dispose(): void {
@@ -177,13 +182,18 @@ export class DiskParameters implements RestingParameters {
   }
 
   #readAll(): Slot {
+    return this.#readWith((record, to) => this.#device.disk("diskRead", record, to));
+  }
+
+  #readWith(read: (record: ParameterRecord, to: Span) => Event): Slot {
     const device = this.#device;
     const slot = this.#slots.ring.take("diskRead");
     for (const record of this.#records) {
       device.wait("diskRead", record.written);
-      device.disk("diskRead", record, this.#view(slot, record).at(record.start));
+      read(record, this.#view(slot, record).at(record.start));
     }
     slot.last = [device.mark("diskRead")];
+    slot.content = this;
     return slot;
   }
 

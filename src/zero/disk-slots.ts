@@ -45,6 +45,26 @@ export interface Slot {
   content: object | undefined;
 }
 
+/**
+ * Calls `look` with a slot that holds `content`, read to the end. Nobody holds the slot meanwhile: where another took it before the
+ * look, it is read again.
+ * @param last where it was found before
+ */
+export async function lookAt(
+  device: Device,
+  content: object,
+  last: Slot | undefined,
+  read: () => Slot,
+  look: (slot: Slot) => void,
+): Promise<void> {
+  for (let slot = last; ; ) {
+    if (slot?.content !== content) slot = read();
+    const { last: users } = slot;
+    for (const event of users) await device.reachedAside(event);
+    if (slot.content === content && slot.last === users) return look(slot);
+  }
+}
+
 export class SlotRing {
   readonly #device: Device;
   readonly #buffers: readonly DeviceBuffer[];

@@ -8,8 +8,8 @@ import type { OptimizerPart } from "../device/ledger.ts";
 import type { Span } from "../device/ops.ts";
 import type { Event } from "../device/queue.ts";
 import { InternalError } from "../errors/errors.ts";
-import { roundToDisk, type Slot, SlotRing, SlotView } from "./disk-slots.ts";
-import { cutRange, type Range } from "./elements.ts";
+import { lookAt, roundToDisk, type Slot, SlotRing, SlotView } from "./disk-slots.ts";
+import { cutRange, elementsNow, type Range } from "./elements.ts";
 import type { StatesInMemory } from "./segment.ts";
 
 /** A sub-group's states on disk: elements [start, end) of a flat buffer, its streams side by side. */
@@ -38,7 +38,8 @@ export class DiskStates {
   #ring: SlotRing | undefined;
   /** Of the largest record. */
   #largestBytes = 0;
-  #lastRead: Slot | undefined;
+  /** What a look read last. */
+  #lastLook: Slot | undefined;
 
   constructor(device: Device, options: DiskStatesOptions) {
     this.#device = device;
@@ -87,20 +88,14 @@ export class DiskStates {
     this.#write(record, slot);
   }
 
-  /** fp32 values of [offset, offset + count) of a part, once they are written. */
-  async read(
-    record: StateRecord,
-    part: OptimizerPart,
-    offset: number,
-    count: number,
-  ): Promise<Float32Array<ArrayBuffer>> {
+  /** Fills `into` with fp32 values of a part from element `offset` on, once they are written; no update of the record may be under way. */
+  read(record: StateRecord, part: OptimizerPart, offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
     const device = this.#device;
-    const cached = this.#lastRead?.content === record ? this.#lastRead : undefined;
-    const slot = cached ?? this.#read(record);
-    this.#lastRead = slot;
-    const span = this.#view(record, slot).part(part).at(offset);
-    const bytes = await device.read(span, "f32", count, new Float32Array(count), "diskRead");
-    return new Float32Array(bytes.buffer as ArrayBuffer);
+    const look = (slot: Slot): void => {
+      this.#lastLook = slot;
+      elementsNow(device, this.#view(record, slot).part(part), offset, into);
+    };
+    return lookAt(device, record, this.#lastLook, () => this.#look(record), look);
   }
 
   /** Gives the room of records back. */
@@ -119,10 +114,18 @@ export class DiskStates {
   }
 
   #read(record: StateRecord): Slot {
-    const device = this.#device;
+    return this.#readWith(record, (slot) => this.#device.disk("diskRead", record, slot.base));
+  }
+
+  /** The same aside of training. */
+  #look(record: StateRecord): Slot {
+    return this.#readWith(record, (slot) => this.#device.diskLook(record, slot.base));
+  }
+
+  #readWith(record: StateRecord, read: (slot: Slot) => Event): Slot {
     const slot = this.#slots.take("diskRead");
-    device.wait("diskRead", record.written);
-    slot.last = [device.disk("diskRead", record, slot.base)];
+    this.#device.wait("diskRead", record.written);
+    slot.last = [read(slot)];
     slot.content = record;
     return slot;
   }

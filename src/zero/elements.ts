@@ -1,6 +1,7 @@
 /** Elements of a flat buffer in memory. They are always counted in the whole flat buffer, so code that walks them need not know how much of it is held. */
 import type { Device, DeviceBuffer } from "../device/device.ts";
 import { type DType, dtypeBytes } from "../device/dtype.ts";
+import { type FloatType, toFloat32 } from "../device/halves.ts";
 import type { MemoryLabel } from "../device/ledger.ts";
 import type { Span } from "../device/ops.ts";
 import { computeQueueOf, type MemoryTier, type QueueName, queueTiers } from "../device/queue.ts";
@@ -80,21 +81,23 @@ export function zeroElements(device: Device, to: Elements, from: number, count: 
   device.issue(to.queue, "fill", { count, dtype: to.dtype, value: 0, dst: to.at(from) });
 }
 
-/** fp32 values of [offset, offset + count), counted within the flat buffer, once their queue has done what it was given. */
+/** Fills `into` with the fp32 values of the elements from `offset` on, counted within the flat buffer, as they are now (see Device.look). */
+export function elementsNow(device: Device, from: Elements, offset: number, into: Float32Array<ArrayBuffer>): void {
+  if (from.dtype === "f32") device.look(from.at(offset), new Uint8Array(into.buffer, into.byteOffset, into.byteLength));
+  else {
+    const bytes = new Uint8Array(into.length * dtypeBytes[from.dtype]);
+    device.look(from.at(offset), bytes);
+    into.set(toFloat32(bytes, from.dtype.toUpperCase() as FloatType));
+  }
+}
+
+/** The same once their queue has done what it was given. */
 export async function readElements(
   device: Device,
   from: Elements,
   offset: number,
-  count: number,
-): Promise<Float32Array<ArrayBuffer>> {
-  const declared = new Float32Array(count);
-  if (from.dtype === "f32") return floats(await device.read(from.at(offset), "f32", count, declared, from.queue));
-  const staging = device.allocate("staging", count * dtypeBytes.f32, from.queue, from.tier);
-  const src = from.at(offset);
-  device.issue(from.queue, "cast", { count, srcType: from.dtype, dstType: "f32", src, dst: staging.at() });
-  const bytes = await device.read(staging.at(), "f32", count, declared, from.queue);
-  device.free(staging, from.queue);
-  return floats(bytes);
+  into: Float32Array<ArrayBuffer>,
+): Promise<void> {
+  await device.reached(device.mark(from.queue));
+  elementsNow(device, from, offset, into);
 }
-
-const floats = (bytes: Uint8Array): Float32Array<ArrayBuffer> => new Float32Array(bytes.buffer as ArrayBuffer);

@@ -12,6 +12,7 @@ import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
+import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { checkPieces } from "../plan/sizes.ts";
@@ -29,8 +30,9 @@ import { PhaseClock, quiet } from "./phase-clock.ts";
 import { type EngineProgress, StepCounter } from "./progress.ts";
 import { exchangeReports, reportOf, type StepRecord } from "./record.ts";
 import { GradientSettler } from "./reduce.ts";
+import { Savings } from "./saving.ts";
 import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
-import { type StateReader, stateReader } from "./state.ts";
+import type { StateReader } from "./state.ts";
 import { OptimizerStep } from "./step.ts";
 import { StateStores } from "./stores.ts";
 import { TargetBook, toldNumbers } from "./target-book.ts";
@@ -59,6 +61,7 @@ export class Engine<B extends object> {
   readonly #settler: GradientSettler;
   readonly #norm: GradientNorm;
   readonly #step: OptimizerStep;
+  readonly #savings: Savings;
   readonly #losses: LossBook;
   readonly #targets = new TargetBook();
   readonly #evaluator: Evaluator;
@@ -97,6 +100,7 @@ export class Engine<B extends object> {
     this.#units = new Units(device, this.group, this.plan, model, this.#stores, (flat, parameter) =>
       this.#settler.takeGradient(flat, parameter),
     );
+    this.#savings = new Savings(device, this.group, this.#units.all);
     this.#norm = new GradientNorm(device, this.#units.flats);
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
@@ -114,7 +118,7 @@ export class Engine<B extends object> {
     let model: DescribedModel | undefined;
     try {
       checkOptions(options);
-      model = describeModel(options.model);
+      model = describeModel(tuned(options.model, options.config));
       const engine = new Engine(options, model);
       engine.notices = await engine.#stores.open(engine.group.rank);
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
@@ -149,6 +153,11 @@ export class Engine<B extends object> {
   /** Floating-point operations of the last micro-batch, by unit. */
   get operationsByUnit(): OperationBook["byUnit"] {
     return this.#operations.byUnit;
+  }
+
+  /** Units of whose parameters the last backward pass used none, as below the lowest one that is trained. */
+  get forwardOnly(): ReadonlySet<string> {
+    return new Set(this.#units.all.filter((unit) => !unit.usedInBackward).map(({ name }) => name));
   }
 
   /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
@@ -202,7 +211,7 @@ export class Engine<B extends object> {
     this.#operations.beginMicroBatch();
     this.#units.beginPass("train");
     this.#settler.beginMicroBatch(this.#microBatch);
-    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false });
+    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false, usedInBackward: false });
     const { microBatch, trainBatch, activationCheckpointing, gradientAccumulation, worldSize } = this.plan.config;
     const firstSample = this.steps * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
     this.#tape = new Tape({
@@ -249,7 +258,7 @@ export class Engine<B extends object> {
     const clip = config.gradientClipping;
     const clipFactor = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
     const update = skipped ? undefined : { update: nextUpdate, gradientScale: clipFactor / lossScale };
-    this.#step.run(this.#units.all, this.steps + 1, update);
+    await this.#step.run(this.#units.all, this.steps + 1, update, (unit) => this.#savings.passed(unit));
     this.#microBatch = 0;
     const stop = this.#counter.finish(skipped);
     await this.#clock.end("step");
@@ -295,6 +304,7 @@ export class Engine<B extends object> {
   }
 
   async #stopped(why: Stop["why"], culprits: readonly FlatState[]): Promise<NumericalError> {
+    await quiet(this.device);
     const forward = (tape: Tape): Promise<Tensor> =>
       this.#options.model.forward(tape, uploadBatch<B>(tape, this.#batch!));
     const output = await this.#evaluator.firstBadOutput(this.group, forward);
@@ -331,13 +341,15 @@ export class Engine<B extends object> {
     return readWeights(this.device, this.group, this.#units.all);
   }
 
-  /** Runs `body` with what this rank must keep of the run; between two steps only, and nothing else runs meanwhile. */
-  saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
-    return this.#alone("saveStates", async () => {
-      if (this.#microBatch > 0 || this.#tape)
-        throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
-      return body(stateReader(this.#units.flats));
-    });
+  /**
+   * Runs `body` with what this rank must keep of the run, as it is at this call; every rank calls it, between two steps. Training may
+   * go on meanwhile: an update waits until what it changes has been read. One call begins when those before have ended.
+   */
+  async saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
+    this.#checkFree("saveStates");
+    if (this.#microBatch > 0 || this.#tape)
+      throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
+    return this.#savings.begin(body);
   }
 
   /** Waits for everything issued, then frees all memory and leaves the group. */
@@ -345,6 +357,7 @@ export class Engine<B extends object> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     await this.#running?.done.catch(() => undefined); // its error is its caller's
+    await this.#savings.idle();
     this.#events.emit("end");
     const isTold = this.device.hasFailed;
     try {
@@ -364,11 +377,7 @@ export class Engine<B extends object> {
 
   /** Calls come one after the other: a second step beside the first would update twice from the same gradients. */
   async #alone<T>(name: string, body: () => Promise<T>): Promise<T> {
-    if (this.#isDisposed) throw new DisposedError("the engine", `call engine.${name} before it is disposed`);
-    if (this.#running)
-      throw new UsageError(
-        `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
-      );
+    this.#checkFree(name);
     const done = body();
     this.#running = { name, done };
     try {
@@ -376,6 +385,14 @@ export class Engine<B extends object> {
     } finally {
       this.#running = undefined;
     }
+  }
+
+  #checkFree(name: string): void {
+    if (this.#isDisposed) throw new DisposedError("the engine", `call engine.${name} before it is disposed`);
+    if (this.#running)
+      throw new UsageError(
+        `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
+      );
   }
 
   #beginStep(): void {
@@ -397,6 +414,7 @@ export class Engine<B extends object> {
         this.#units.enter(unit, needsValues);
         this.device.timeline.scope = `${unit.name} ${pass}`;
         if (pass === "forward") unit.openUses++;
+        else if (needsValues) for (const part of unit.together) part.usedInBackward = true;
         this.#operations.enter();
       },
       leave: (owner, pass) => {

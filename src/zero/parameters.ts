@@ -6,7 +6,7 @@ import type { Device } from "../device/device.ts";
 import type { DType } from "../device/dtype.ts";
 import type { Tier } from "../device/ledger.ts";
 import { computeQueueOf, type Event, type MemoryTier, type QueueName } from "../device/queue.ts";
-import { type Elements, FlatBuffer, type Range, readElements } from "./elements.ts";
+import { type Elements, elementsNow, FlatBuffer, type Range } from "./elements.ts";
 
 export interface RestingParameters extends Range {
   readonly tier: Tier;
@@ -30,8 +30,8 @@ export interface RestingParameters extends Range {
   refresh(range: Range, master: Elements, write: (copy: Elements | undefined) => void): readonly Event[];
   /** The same for first values, which `write` puts into memory of any tier. */
   fill(range: Range, write: (to: Elements) => Promise<void>): Promise<void>;
-  /** fp32 values of elements [offset, offset + count). */
-  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  /** Fills `into` with fp32 values from element `offset` on; nothing may be on its way to them. */
+  read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void>;
   /** Begins to bring the own range nearer, ahead of its use, where that takes long. */
   readAhead?(): void;
   /** Where updates are delayed: brings what the last update made of [start, end) to rest. @returns when it is there */
@@ -134,8 +134,8 @@ export class MemoryParameters implements RestingParameters {
     return write(this.buffer);
   }
 
-  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
-    return readElements(this.#device, this.buffer, offset, count);
+  async read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
+    elementsNow(this.#device, this.buffer, offset, into);
   }
 
   dispose(): void {

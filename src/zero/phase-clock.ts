@@ -5,7 +5,8 @@ import type { TrainingPhase } from "./record.ts";
 
 /** Resolves when everything issued so far has happened. */
 export async function quiet(device: Device): Promise<void> {
-  for (const queue of queueNames) await device.reached(device.mark(queue));
+  const marks = queueNames.map((queue) => device.mark(queue));
+  for (const mark of marks) await device.reached(mark);
 }
 
 export class PhaseClock {

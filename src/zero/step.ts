@@ -59,8 +59,21 @@ export class OptimizerStep {
    * A step is over. Where updates are delayed, parameters of the update before take their places and this step's update begins;
    * otherwise this step's update begins and its parameters take their places.
    * @param update undefined where the step is skipped
+   * @param passed what a unit's change waits for, if anything
    */
-  run(units: readonly UnitState[], attempted: number, update: UpdateNumbers | undefined): void {
+  async run(
+    units: readonly UnitState[],
+    attempted: number,
+    update: UpdateNumbers | undefined,
+    passed: (unit: UnitState) => Promise<unknown> | undefined,
+  ): Promise<void> {
+    const each = async (body: (unit: UnitState) => void): Promise<void> => {
+      for (const unit of units) {
+        const wait = passed(unit);
+        if (wait) await wait;
+        this.#device.timeline.within(unit.name, () => body(unit));
+      }
+    };
     const { delayedUpdateFrom } = this.#plan.config;
     const isDelayed = delayedUpdateFrom !== undefined && attempted >= delayedUpdateFrom;
     const steps = update && this.#stepsOf(update);
@@ -68,18 +81,14 @@ export class OptimizerStep {
     // named, so jobs without offload do not name it.)
     if (this.#plan.residences.optimizer.tier !== "device")
       for (const queue of ["compute", "collective"] as const) this.#device.wait("up", this.#device.mark(queue));
-    if (isDelayed) this.#eachUnit(units, (unit) => this.#deliver(unit));
+    if (isDelayed) await each((unit) => this.#deliver(unit));
     if (steps)
-      this.#eachUnit(units, (unit) => {
+      await each((unit) => {
         for (const state of unit.trainable) this.#update(state, steps);
         if (delayedUpdateFrom === undefined) this.#publish(unit);
         else if (!isDelayed) this.#deliver(unit);
       });
     this.#crossing.flush();
-  }
-
-  #eachUnit(units: readonly UnitState[], body: (unit: UnitState) => void): void {
-    for (const unit of units) this.#device.timeline.within(unit.name, () => body(unit));
   }
 
   /** The numbers of this update for each parameter group. */

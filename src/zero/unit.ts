@@ -26,6 +26,8 @@ export class UnitState {
   together: readonly UnitState[] = [this];
   /** Segments of the current micro-batch that ran forward and have not run backward. */
   openUses = 0;
+  /** Whether the backward pass of the last micro-batch used its parameters. */
+  usedInBackward = false;
   /** Whether its gradients have been settled in this micro-batch. */
   isSettled = false;
 

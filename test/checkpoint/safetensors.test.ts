@@ -2,9 +2,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync,
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
-import { toFloat32 } from "../../src/checkpoint/halves.ts";
 import { openSafetensors } from "../../src/checkpoint/safetensors.ts";
 import { type NewTensor, writeSafetensors } from "../../src/checkpoint/safetensors-writer.ts";
+import { toFloat32 } from "../../src/device/halves.ts";
 import { ModelError } from "../../src/errors/errors.ts";
 import { safetensorsBytes, temporaryFolder, zeroTensors } from "./files.ts";
 

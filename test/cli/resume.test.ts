@@ -1,5 +1,5 @@
 // `shunya train --save-every` and `--resume` as a user runs them: ranks as processes, files on disk.
-import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
@@ -218,6 +218,22 @@ test("killed with its ranks again and again, a run goes on from what was publish
     expect(newest.manifest.step).toBeGreaterThanOrEqual(published + 2);
     published = newest.manifest.step;
   }
+});
+
+test("a disk that refuses a checkpoint beside training stops all ranks after one step, with the words of the save", async () => {
+  const folder = checkpointsIn("refused");
+  const args = [...tiny, "--steps", "100000", "--output", folderOf("refused"), "--save-every", "2"];
+  const { ended, output } = start(args);
+  await until(() => existsSync(folder) && readdirSync(folder).includes(stepFolderName(2)), 20_000);
+  // Nothing can be made below a file.
+  renameSync(folder, folderOf("refused-before"));
+  writeFileSync(folder, "");
+  const { exitCode } = await ended;
+  expect(exitCode).toBe(exitCodes.user);
+  expect(output.stderr).toMatch(/the checkpoint of step \d+ could not be saved, and those before it are as they were/);
+  expect(existsSync(join(folderOf("refused"), "model.safetensors"))).toBe(false);
+  await using newest = await findTraining(folderOf("refused-before"), { onDamaged: (text) => expect.fail(text) });
+  expect(newest.manifest.step).toBeGreaterThanOrEqual(2);
 });
 
 test("a numerical failure leaves the model, and no checkpoint of its step", async () => {

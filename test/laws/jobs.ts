@@ -18,7 +18,13 @@ export interface Job {
   readonly threads?: number;
   readonly row?: SplitRow;
   /** A checkpoint is saved after so many steps, by all ranks or by one alone. */
-  readonly save?: { readonly folder: string; readonly afterStep: number; readonly rank?: number };
+  readonly save?: {
+    readonly folder: string;
+    readonly afterStep: number;
+    readonly rank?: number;
+    /** Training goes on meanwhile, and the save is held up; see SavingAnswer. */
+    readonly beside?: { readonly fullDiskOfRank?: number };
+  };
   /** A checkpoint, or a folder of them, to go on from. */
   readonly resume?: string;
   /** A model folder with initial weights. */
@@ -53,7 +59,16 @@ export interface RankAnswer {
   readonly trace?: readonly TraceEntry[];
   readonly timeline?: { readonly queues: readonly QueueSpan[]; readonly program: readonly ProgramSpan[] };
   readonly residentBytes?: number;
+  readonly saving?: SavingAnswer;
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
+}
+
+/** What came of a save beside training that stops half way until the next step's update is due, and flushes nothing before the last step. */
+export interface SavingAnswer {
+  /** Whether the next step's update waited for it. */
+  readonly updateWaited: boolean;
+  readonly publishedAtStep6: boolean;
+  readonly error?: { readonly name: string; readonly message: string };
 }
 
 /** A unit's parameters become whole, or what made them whole goes away. */

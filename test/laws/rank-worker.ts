@@ -1,7 +1,7 @@
 // One rank process of the laws: trains what it is sent, in a world of as many ranks as it is told, and answers with what
 // happened. It lives through many jobs, since starting a process costs more than most jobs do.
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findTraining } from "../../src/checkpoint/find-training.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
@@ -18,13 +18,25 @@ import { joinLaunched } from "../../src/launch/join.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
-import { batchOf, configOf, type Job, type RankAnswer, stepTargetsOf, type TraceEntry } from "./jobs.ts";
+import { holdSaves } from "../checkpoint/held-disk.ts";
+import {
+  batchOf,
+  configOf,
+  type Job,
+  type RankAnswer,
+  type SavingAnswer,
+  stepTargetsOf,
+  type TraceEntry,
+} from "./jobs.ts";
 import { buildModel } from "./models.ts";
 
 /** What the pool sends: first one rank clears the control memory, then all ranks of the world train. */
 export type PoolMessage =
   | { readonly type: "clear" }
   | { readonly type: "train"; readonly job: Job; readonly worldSize: number };
+
+/** An update that waits for nothing has overwritten what is to be saved by then; one that waits waits as long as it must. */
+const heldMs = 200;
 
 const launched = joinLaunched()!;
 const native = loadNative();
@@ -162,19 +174,52 @@ async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortCon
   let trace: TraceEntry[] | undefined;
   const timeline = job.wantsTimeline ? recordTimeline(engine) : undefined;
   await saveWhereAsked(engine, job);
+  let saving: SavingAnswer | undefined;
   for (let step = engine.steps; step < job.steps; step++) {
     if (job.death?.rank === rank && job.death.step === step) process.kill(process.pid, "SIGKILL");
     if (job.stop?.rank === rank && job.stop.step === step) stop.abort();
     if (job.stall?.rank === rank && job.stall.step === step) await sleep(job.stall.ms);
     if (job.wantsTrace && step === job.steps - 1) trace = traceGathers(engine);
     records.push(await runStep(engine, job, step));
-    await saveWhereAsked(engine, job);
+    if (job.save?.beside && job.save.afterStep === engine.steps)
+      saving = await saveBeside(engine, job, job.save, records);
+    else await saveWhereAsked(engine, job);
+    if (engine.steps > step + 1) break; // the rest has been run beside the save
   }
   trace = trace?.slice();
   if (job.wantsResidentBytes) return { records, weightsHash: "", residentBytes: await residentTogether(engine) };
   const weights = await hashWeights(engine, job.wantsWeights ?? false); // once they are whole, everything is over
   engine.device.timeline.record(undefined);
-  return { records, ...weights, ...(trace && { trace }), ...(timeline && { timeline }) };
+  return { records, ...weights, ...(trace && { trace }), ...(timeline && { timeline }), ...(saving && { saving }) };
+}
+
+/** Saves, and runs the rest of the job meanwhile; the save is held up. */
+async function saveBeside(
+  engine: Engine<LanguageBatch>,
+  job: Job,
+  { folder, beside }: NonNullable<Job["save"]>,
+  records: StepRecord[],
+): Promise<SavingAnswer> {
+  const isFull = beside?.fullDiskOfRank === rank;
+  const held = await holdSaves(engine, isFull ? new Error("ENOSPC: no space left on device, write") : undefined);
+  try {
+    const outcome = saveCheckpoint(engine, folder).then(
+      () => ({}),
+      ({ name, message }: Error) => ({ error: { name, message } }),
+    );
+    const step = runStep(engine, job, engine.steps);
+    const updateWaited = await Promise.race([step.then(() => false), sleep(heldMs).then(() => true)]);
+    held.releaseReads();
+    records.push(await step);
+    while (engine.steps < job.steps) records.push(await runStep(engine, job, engine.steps));
+    const publishedAtStep6 = readdirSync(folder).some((name) => name.startsWith("step-"));
+    // The other ranks look before anything is published too.
+    await engine.group.exchange(Float64Array.of(0), "looked");
+    held.releaseSyncs();
+    return { updateWaited, publishedAtStep6, ...(await outcome) };
+  } finally {
+    held.restore();
+  }
 }
 
 async function saveWhereAsked(engine: Engine<LanguageBatch>, { save }: Job): Promise<void> {

@@ -1,6 +1,6 @@
 // Rounding to 16 bits, over every value that there is.
 import { describe, expect, test } from "vitest";
-import { fromFloat32, toFloat32 } from "../../src/checkpoint/halves.ts";
+import { fromFloat32, toFloat32 } from "../../src/device/halves.ts";
 
 const all = Uint16Array.from({ length: 65536 }, (_, i) => i);
 const bitsOf = (values: Float32Array, type: "F16" | "BF16"): Uint16Array =>

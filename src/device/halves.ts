@@ -1,4 +1,4 @@
-/** Element types of weight files and their conversion to fp32. */
+/** Element types of weight files, and of what is read from a device, and their conversion to fp32. */
 
 export type FloatType = "F32" | "F16" | "BF16";
 
