@@ -361,9 +361,12 @@ export class Engine<B extends object> {
     });
   }
 
-  /** All weights in fp32, piece by piece in plan order; every rank must iterate to the end. */
-  weights(): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
-    return readWeights(this.device, this.group, this.#units.all);
+  /**
+   * All weights in fp32, piece by piece in plan order; every rank must iterate to the end.
+   * @param wants names of tensors, the same on every rank; left out: all
+   */
+  weights(wants?: (name: string) => boolean): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+    return readWeights(this.device, this.group, this.#units.all, wants);
   }
 
   /**
