@@ -41,13 +41,14 @@ export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): 
     operations,
     hidden: hiddenRecord(overlap),
   }));
-  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, phaseSeconds, validationLoss } =
-    summary;
+  const { step, loss, targets, gradNorm, learningRate, lossScale, skipped, tokensPerSecond } = summary;
+  const { phaseSeconds, validationLoss } = summary;
   const reason = summary.reason ?? null;
   // JSON leaves undefined phaseSeconds and validationLoss out.
   return {
     step,
     loss,
+    targets,
     gradNorm,
     learningRate,
     lossScale,
