@@ -18,13 +18,14 @@ export const checkpointsOf = (output: string): string => join(output, "checkpoin
 /** What a checkpoint keeps of a job beside the engine's configuration. */
 export function runOf(
   job: TrainJob,
-  { model, prepared, tokenizer, tokens, sampler, seqLength, steps }: OpenedJob,
+  { model, prepared, tokenizer, rows, sampler, seqLength, steps }: OpenedJob,
 ): JsonObject {
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
     data: {
-      ...{ tokens: tokens.count, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+      ...{ tokens: rows.tokens, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+      ...(prepared.kind === "instructions" && { kind: prepared.kind }),
       ...(weights.length > 0 && { weights }),
     },
     ...(tokenizer === byteTokenizer ? {} : { tokenizer: tokenizer.name }),

@@ -116,7 +116,7 @@ export async function runTrain(
       } else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);
-        printer.show(message.record, message.validation);
+        printer.show(message.record, message.validation, message.samples);
         if (message.validation) validations.push({ step: message.record.step, loss: message.validation.loss });
       }
     },

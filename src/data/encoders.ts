@@ -5,6 +5,7 @@ import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { DataError } from "../errors/errors.ts";
 import { type EncodableBatch, encodeBatch, type TextTokenizer } from "./encode-batch.ts";
+import { type EncodedSamples, encodeInstructions, type InstructionBatch } from "./encode-instructions.ts";
 
 /** How a worker comes by a tokenizer, which cannot be sent to it: `(await import(module)).openTokenizer(argument)`. */
 export interface TokenizerModule {
@@ -18,27 +19,30 @@ export interface Encoders extends AsyncDisposable {
   readonly mostAhead: number;
   /** @throws DataError */
   encode(batch: EncodableBatch): Promise<Uint32Array>;
+  /** @throws DataError */
+  encodeInstructions(batch: InstructionBatch): Promise<EncodedSamples>;
 }
 
 export const inThisThread = (tokenizer: TextTokenizer): Encoders => ({
   mostAhead: 1,
   encode: async (batch) => encodeBatch(tokenizer, batch),
+  encodeInstructions: async (batch) => encodeInstructions(tokenizer, batch),
   [Symbol.asyncDispose]: async () => {},
 });
 
 /** What a worker is sent, and what it answers. */
 export interface WorkerTask {
   readonly number: number;
-  readonly batch: EncodableBatch;
+  readonly batch: EncodableBatch | InstructionBatch;
 }
 export interface WorkerAnswer {
   readonly number: number;
-  readonly tokens?: Uint32Array;
+  readonly encoded?: Uint32Array | EncodedSamples;
   readonly error?: string;
 }
 
 interface Waiting {
-  resolve(tokens: Uint32Array): void;
+  resolve(encoded: never): void;
   reject(error: Error): void;
 }
 
@@ -60,6 +64,14 @@ export class WorkerEncoders implements Encoders {
   }
 
   encode(batch: EncodableBatch): Promise<Uint32Array> {
+    return this.#give(batch);
+  }
+
+  encodeInstructions(batch: InstructionBatch): Promise<EncodedSamples> {
+    return this.#give(batch);
+  }
+
+  #give<T>(batch: WorkerTask["batch"]): Promise<T> {
     const number = this.#given++;
     return new Promise((resolve, reject) => {
       if (this.#failure) return reject(this.#failure);
@@ -72,10 +84,10 @@ export class WorkerEncoders implements Encoders {
     await Promise.all(this.#workers.map((worker) => worker.terminate()));
   }
 
-  #take({ number, tokens, error }: WorkerAnswer): void {
+  #take({ number, encoded, error }: WorkerAnswer): void {
     const waiting = this.#waiting.get(number);
     this.#waiting.delete(number);
-    if (tokens) waiting?.resolve(tokens);
+    if (encoded) waiting?.resolve(encoded as never);
     else waiting?.reject(new DataError(error!));
   }
 
