@@ -42,7 +42,7 @@ export function generateCommand(): Command {
   const { tokens, temperature, topK, seed } = generateDefaults;
   return new Command("generate")
     .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir>", "a folder with config.json and weights")
+    .requiredOption("--model <dir>", "a folder with config.json and weights, or owner/name of a model on Hugging Face")
     .option("--prompt <text>", "what to continue")
     .option(
       "--jsonl <file>",
