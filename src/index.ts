@@ -8,6 +8,8 @@ export type { Precision, ResolvedConfig, Stage } from "./config/types.ts";
 export * from "./errors/errors.ts";
 export { type OpenGeneratorOptions, openGenerator } from "./generation/open-generator.ts";
 export { type GenerateOptions, type GenerationEnd, TextGenerator } from "./generation/text-generator.ts";
+export { downloadModel } from "./hub/download.ts";
+export type { FetchTeller } from "./hub/fetch-model.ts";
 export { type InitializeOptions, initialize } from "./launch/initialize.ts";
 export { joinWorld, type World, type WorldOptions } from "./launch/world.ts";
 export { KeyValueCache, type KeyValueShape } from "./nn/key-value-cache.ts";

@@ -102,7 +102,7 @@ function trainCommand(): Command {
     .requiredOption("--data <path...>", dataHelp)
     .option(
       "--tokenizer <dir|file>",
-      "a tokenizer.json for text (default: the model folder's, or else bytes are tokens)",
+      "a tokenizer.json for text, or owner/name on Hugging Face (default: the model folder's, or else bytes are tokens)",
     )
     .option("--text-field <name>", "field of JSONL and Parquet data that holds the text", "text")
     .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
