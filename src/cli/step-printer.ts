@@ -38,7 +38,8 @@ export class StepPrinter {
     log?.write(renderStepRecord(stepRecord(summary, record.ranks)));
     this.#progress(record, tokensPerSecond);
     const skip = record.skipped ? renderSkip(record, config.precision) : "";
-    const more = skip + (validation ? renderValidation(record.step, validation) : "") + report.step(record);
+    const more =
+      skip + (validation ? renderValidation(record.step, validation) : "") + report.step(record, validation?.loss);
     if (more === "") return;
     this.endLine();
     this.#options.write(more);
