@@ -51,6 +51,7 @@ export function planCommand(): Command {
     .option("--write-config <file>", "write what is recommended as a configuration that DeepSpeed and Shunya read")
     .option("--svg <file>", "the four stages to scale, as a picture")
     .option("--html <file>", "the same as a page with controls, which needs no network")
+    .option("--overwrite", "replace files of another kind, and configurations, that these three find there")
     .option("--show-work", "every term with its numbers")
     .option("--tokens <n>", "of the whole run, such as 30e9: adds days", parseCount)
     .option("--price <x>", "of an hour of one device: adds the cost of the run", parsePositive)

@@ -10,7 +10,7 @@ import { isProblem, type Problem, type RecordReader, textOf } from "./record-tex
 import type { SourceFile } from "./source-files.ts";
 
 /** Half of the longest string that V8 makes. */
-const longestLineBytes = 1 << 28;
+export const longestLineBytes = 1 << 28;
 
 /** The text in one field of each line. @throws DataError where no line has a text */
 export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {

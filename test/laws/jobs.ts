@@ -29,6 +29,8 @@ export interface Job {
   readonly resume?: string;
   /** A model folder with initial weights. */
   readonly modelFolder?: string;
+  /** A folder with adapters of that model to begin with. */
+  readonly adapterFolder?: string;
   /** The likeliest tokens after a prompt, made between steps. */
   readonly generate?: {
     readonly afterSteps: readonly number[];
