@@ -13,6 +13,7 @@ import type { GenerateOptions, GenerationEnd, TextGenerator } from "../../src/ge
 import { generateTokens } from "../../src/generation/tokens.ts";
 import { initializeIn } from "../../src/launch/initialize.ts";
 import { joinWorld } from "../../src/launch/world.ts";
+import { addAdapters } from "../../src/nn/lora.ts";
 import type { LanguageBatch } from "../../src/nn/models/language-model.ts";
 import { createModel, modelConfigs } from "../../src/nn/models/models.ts";
 import { byteTokenizer } from "../../src/tokenizer/tokenizer.ts";
@@ -160,6 +161,9 @@ describe("what a text took", () => {
     expect(short).toBeGreaterThan(kv(512));
     expect(long - short).toBeGreaterThanOrEqual(kv(512));
     expect(long - short).toBeLessThan(kv(512) * 1.5);
+    // Adapters (LoRA) make activations of their own.
+    addAdapters(model, { rank: 512, alpha: 1, dropout: 0, targets: ["all-linear"], rankStabilized: false });
+    expect(await readingBytes(model, { ...sizes, capacity: 512 })).toBeGreaterThan(short + 512 * 512 * 4);
   });
 });
 
