@@ -1,6 +1,7 @@
 // Faults that `npm run mutate` plants one at a time, and the law that must turn red. `find` must occur exactly once in the file.
 
 import { dataFaults } from "./data-faults.ts";
+import { generationFaults } from "./generation-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
@@ -442,21 +443,8 @@ export const faults: readonly Fault[] = [
     replace: 'const seen = "master";',
     law: laws.resumedTiers,
   },
-  {
-    name: "a generated text's whole model is released after each pass",
-    file: "src/zero/unit.ts",
-    find: "if (!this.#keeps) for (const unit of [...this.#held]) this.#release(unit);",
-    replace: "for (const unit of [...this.#held]) this.#release(unit);",
-    law: laws.generation,
-  },
-  {
-    name: "a generated text's whole model stays when the text has ended",
-    file: "src/zero/hold.ts",
-    find: "    this.#units.releaseAll();\n",
-    replace: "",
-    law: laws.generation,
-  },
   ...planningFaults,
   ...modelFaults,
+  ...generationFaults,
   ...dataFaults,
 ];

@@ -4,20 +4,6 @@ import { laws } from "./laws.ts";
 
 export const modelFaults: readonly Fault[] = [
   {
-    name: "positions of a generated text begin anew in each pass",
-    file: "src/nn/models/gpt2.ts",
-    find: "first + (i % seq)",
-    replace: "i % seq",
-    law: laws.cache,
-  },
-  {
-    name: "angles of a generated text begin anew in each pass",
-    file: "src/nn/models/llama.ts",
-    find: "this.#angles.subarray(first * headWidth, (first + seq) * headWidth)",
-    replace: "this.#angles.subarray(0, seq * headWidth)",
-    law: laws.cache,
-  },
-  {
     name: "the output head ignores the loss seed",
     file: "src/tensor/ops/loss.ts",
     find: "gradientScale: tape.lossSeed / divisor",
