@@ -154,17 +154,8 @@ async function tokens(): Promise<void> {
 }
 
 const sections = {
-  products,
-  attention,
-  memory,
-  collectives,
-  step,
-  generation,
-  disk,
-  checkpoint,
-  hidden,
-  foretold,
-  tokens,
+  ...{ products, attention, memory, collectives, step, generation },
+  ...{ disk, checkpoint, hidden, foretold, tokens },
 };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));

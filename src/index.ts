@@ -1,6 +1,7 @@
 /** Public names. */
+export { type AdapterFolder, openAdapterFolder, withAdapter } from "./checkpoint/adapter-folder.ts";
 export { type ModelFolder, openModelFolder } from "./checkpoint/huggingface.ts";
-export { saveModel } from "./checkpoint/save-model.ts";
+export { type AdapterOfEngine, saveAdapter, saveModel } from "./checkpoint/save-model.ts";
 export { type SavedCheckpoint, type SaveOptions, saveCheckpoint } from "./checkpoint/save-training.ts";
 export { type ConfigInput, defineConfig, type ParameterGroupInput } from "./config/define.ts";
 export type { Precision, ResolvedConfig, Stage } from "./config/types.ts";
