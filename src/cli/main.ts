@@ -22,7 +22,7 @@ const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
 
 const dataHelp =
-  "UTF-8 text, .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
+  "UTF-8 text; .jsonl and .parquet of texts, or of conversations whose answers are learned; .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
 
 interface TrainFlags extends TuningFlags, OutputFlags {
   readonly config?: string;

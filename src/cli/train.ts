@@ -80,7 +80,12 @@ export async function runTrain(
   const settingsName = choice?.settings && keptConfigName;
   if (job.output !== undefined && !asked.overwrite) await checkReplaced(job.output, { job, settingsName, resumed });
   const { plan, operationsByUnit } = foretold;
-  using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
+  using report = new RunReport({
+    plan,
+    operationsByUnit: () => operationsByUnit,
+    logger,
+    validates: opened.validation !== undefined,
+  });
   const inputs = [...opened.prepared.inputs, ...(typeof config === "string" ? [config] : [])];
   await using log =
     logJson === undefined

@@ -255,7 +255,7 @@ export class Engine<B extends object> {
     if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
     if (this.#microBatch < config.gradientAccumulation) return undefined;
     this.#clock.begin("step");
-    const { loss, norm: scaledNorm, nonFinite } = await this.#agree();
+    const { loss, targets, norm: scaledNorm, nonFinite } = await this.#agree();
     const { lossScale, nextUpdate } = this.#counter;
     const norm = scaledNorm / lossScale;
     const skipped = nonFinite.length > 0 || !Number.isFinite(loss);
@@ -271,6 +271,7 @@ export class Engine<B extends object> {
     const record: StepRecord = {
       step: this.steps,
       loss,
+      targets,
       gradNorm: skipped ? null : norm,
       learningRate: this.#step.learningRateAt(nextUpdate),
       lossScale,
@@ -283,8 +284,8 @@ export class Engine<B extends object> {
     return { record, stop: stop && (await this.#stopped(stop, culprits)) };
   }
 
-  /** What the ranks know together: the loss and the norm of the (scaled) gradients, and whether somebody wants to stop. */
-  async #agree(): Promise<GlobalNorm & { loss: number }> {
+  /** What the ranks know together: the loss, its targets and the norm of the (scaled) gradients, and whether somebody wants to stop. */
+  async #agree(): Promise<GlobalNorm & { loss: number; targets: number }> {
     this.device.timeline.scope = "gradients";
     const partials = await this.#norm.partials();
     this.device.timeline.scope = "";
@@ -293,13 +294,13 @@ export class Engine<B extends object> {
     const ranks = await this.group.exchange(own, "losses and gradient norms");
     this.#stopAgreed = ranks.some((r) => r[1] !== 0);
     const normsFrom = 2 + toldNumbers;
-    this.#targets.check(
+    const targets = this.#targets.check(
       ranks.map((r) => r.subarray(2, normsFrom)),
       this.steps + 1,
     );
     const losses = this.group.worldSize * this.plan.config.gradientAccumulation;
     const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / losses;
-    return { ...this.#norm.combine(ranks.map((r) => r.subarray(normsFrom))), loss };
+    return { ...this.#norm.combine(ranks.map((r) => r.subarray(normsFrom))), loss, targets };
   }
 
   /** In the order in which the backward pass finished them: what comes first is nearest to the cause. */
