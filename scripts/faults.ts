@@ -4,6 +4,7 @@ import { dataFaults } from "./data-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
+import { tuningFaults } from "./tuning-faults.ts";
 
 export interface Fault {
   /** In words, for the table. */
@@ -445,4 +446,5 @@ export const faults: readonly Fault[] = [
   ...planningFaults,
   ...modelFaults,
   ...dataFaults,
+  ...tuningFaults,
 ];
