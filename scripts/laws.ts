@@ -25,6 +25,12 @@ export const laws = {
     file: "test/data/instructions.test.ts",
     tests: "transformers|a conversation a row|answers of the prompt",
   },
+  frozen: {
+    name: "Frozen parameters cost their own bytes and no more",
+    file: "test/laws/frozen.test.ts",
+    tests: "bf16, 2 ranks|psi_t|backward",
+  },
+  peft: { name: "Fine-tuning is PyTorch's and PEFT's", file: "test/oracles/peft.test.ts", tests: "LoRA is PEFT's" },
   equal: {
     name: "Equal bits over stages and settings",
     file: "test/laws/equal.test.ts",

@@ -48,6 +48,10 @@ export async function runTrain(
   const resumed = request.resume === undefined ? undefined : await Resumption.find(request.resume, logger);
   const asked = resumed?.complete(request) ?? request;
   const { model, config } = asked;
+  if (model === undefined && asked.adapter !== undefined)
+    throw new UsageError(
+      `--adapter ${asked.adapter} belongs to a model; name the folder with its weights, --model DIR`,
+    );
   const onProgress = preparationTeller(logger);
   const choice = model === undefined ? await chooseAndTell(asked, onProgress) : undefined;
   const described: TrainJob = choice?.job ?? { ...asked, model: model!, resume: resumed?.folder };

@@ -358,10 +358,7 @@ export class Engine<B extends object> {
     });
   }
 
-  /**
-   * All weights in fp32, piece by piece in plan order; every rank must iterate to the end.
-   * @param wants names of tensors, the same on every rank; left out: all
-   */
+  /** All weights in fp32, or those of tensors that every rank `wants`, piece by piece in plan order; every rank iterates to the end. */
   weights(wants?: (name: string) => boolean): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
     return readWeights(this.device, this.group, this.#units.all, wants);
   }
