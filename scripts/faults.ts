@@ -359,8 +359,8 @@ export const faults: readonly Fault[] = [
   {
     name: "checksums of a checkpoint are not compared",
     file: "src/checkpoint/file-problem.ts",
-    find: "if (hex === file.crc32) return undefined;",
-    replace: 'if (hex !== "") return undefined;',
+    find: "if (sum.hex === file.crc32) return undefined;",
+    replace: 'if (sum.hex !== "") return undefined;',
     law: laws.checkpoints,
   },
   {

@@ -1,6 +1,7 @@
 // The Node-API surface: see src/device/native.ts for what each function means. No C++ exception leaves this file.
 #define NAPI_VERSION 8
 #include <node_api.h>
+#include <sys/mman.h>
 #include <climits>
 #include <cmath>
 #include <cstring>
@@ -117,6 +118,15 @@ napi_value selectIsa(napi_env env, CallArgs& a) {
 }
 
 napi_value createRegionCall(napi_env env, CallArgs& a) { return toNumber(env, createRegion(a.bytes(0, "bytes"))); }
+napi_value alignedMemory(napi_env env, CallArgs& a) {
+  const size_t bytes = a.bytes(0, "bytes");
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw RangeFailure{"alignedMemory: the system has no " + std::to_string(bytes) + " bytes"};
+  const auto unmap = [](napi_env, void* memory, void* bytes) { munmap(memory, (size_t)bytes); };
+  napi_value out;
+  napi_create_external_arraybuffer(env, memory, bytes, unmap, (void*)bytes, &out);
+  return out;
+}
 napi_value createSharedMemoryCall(napi_env env, CallArgs& a) { return toNumber(env, createSharedMemory(a.bytes(0, "bytes"))); }
 napi_value openRegionCall(napi_env env, CallArgs& a) { return toNumber(env, openRegion(a.integer(0, "descriptor"), a.bytes(1, "bytes"))); }
 napi_value closeRegionCall(napi_env env, CallArgs& a) {
@@ -271,6 +281,7 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<isa>(env, exports, "isa");
   add<selectIsa>(env, exports, "selectIsa");
   add<createRegionCall>(env, exports, "createRegion");
+  add<alignedMemory>(env, exports, "alignedMemory");
   add<createSharedMemoryCall>(env, exports, "createSharedMemory");
   add<openRegionCall>(env, exports, "openRegion");
   add<closeRegionCall>(env, exports, "closeRegion");

@@ -1,58 +1,9 @@
 /** CRC-32 (as in gzip and PNG): finds damage by disks and copies, at several GB/s. It is no protection against forgery. */
-import { open } from "node:fs/promises";
+import { type FileHandle, open } from "node:fs/promises";
 import { crc32 } from "node:zlib";
+import { crc32Joined, crc32Shift } from "./crc32.ts";
 
 const hexOf = (value: number): string => value.toString(16).padStart(8, "0");
-
-export class Checksum {
-  bytes = 0;
-  #value = 0;
-
-  add(piece: Uint8Array): void {
-    this.#value = crc32(piece, this.#value);
-    this.bytes += piece.length;
-  }
-
-  get hex(): string {
-    return hexOf(this.#value);
-  }
-}
-
-/** Checksums of a file's blocks, so that damage can be placed. Every block but the last has `blockBytes`. */
-export class BlockChecksums {
-  readonly blockBytes: number;
-  readonly #values: number[] = [];
-  #value = 0;
-  #taken = 0;
-
-  constructor(blockBytes: number) {
-    this.blockBytes = blockBytes;
-  }
-
-  add(piece: Uint8Array): void {
-    for (let done = 0; done < piece.length; ) {
-      const part = piece.subarray(done, done + this.blockBytes - this.#taken);
-      this.#value = crc32(part, this.#value);
-      this.#taken += part.length;
-      done += part.length;
-      if (this.#taken === this.blockBytes) this.#end();
-    }
-  }
-
-  /** In order; the last block ends with what was added last. */
-  get values(): readonly number[] {
-    return this.#taken > 0 ? [...this.#values, this.#value] : this.#values;
-  }
-
-  #end(): void {
-    this.#values.push(this.#value);
-    this.#value = 0;
-    this.#taken = 0;
-  }
-}
-
-/** Eight hexadecimal digits a block. */
-export const blocksHex = (values: readonly number[]): string => values.map(hexOf).join("");
 
 const leastBlockBytes = 1024 * 1024;
 /** So that a file's list stays small. */
@@ -65,28 +16,91 @@ export function blockBytesOf(fileBytes: number): number {
   return blockBytes;
 }
 
-const readBytes = 8 * 1024 * 1024;
-
 /**
- * The checksum of a file, read from beginning to end with the next piece being read while one is added.
- * @param blocks are given the same bytes
+ * The checksum of bytes that come in pieces, and of each block of them, so that damage can be placed. Every block but the last has
+ * `blockBytes`. Bytes are gone through once: the whole's checksum is made of the blocks'.
  */
-export async function checksumOf(path: string, blocks?: BlockChecksums): Promise<Checksum> {
-  const sum = new Checksum();
+export class Checksum {
+  readonly blockBytes: number;
+  bytes = 0;
+  readonly #values: number[] = [];
+  /** Of the blocks that have ended. */
+  #whole = 0;
+  readonly #shift: number;
+  #value = 0;
+  #taken = 0;
+
+  constructor(blockBytes = leastBlockBytes) {
+    this.blockBytes = blockBytes;
+    this.#shift = crc32Shift(blockBytes);
+  }
+
+  add(piece: Uint8Array): void {
+    this.bytes += piece.length;
+    for (let done = 0; done < piece.length; ) {
+      const part = piece.subarray(done, done + this.blockBytes - this.#taken);
+      this.#value = crc32(part, this.#value);
+      this.#taken += part.length;
+      done += part.length;
+      if (this.#taken === this.blockBytes) this.#end();
+    }
+  }
+
+  /** Of all bytes. */
+  get value(): number {
+    return this.#taken > 0 ? crc32Joined(this.#whole, this.#value, crc32Shift(this.#taken)) : this.#whole;
+  }
+
+  get hex(): string {
+    return hexOf(this.value);
+  }
+
+  /** Of each block, in order; the last block ends with what was added last. */
+  get blocks(): readonly number[] {
+    return this.#taken > 0 ? [...this.#values, this.#value] : this.#values;
+  }
+
+  #end(): void {
+    this.#values.push(this.#value);
+    this.#whole = crc32Joined(this.#whole, this.#value, this.#shift);
+    this.#value = 0;
+    this.#taken = 0;
+  }
+}
+
+/** Eight hexadecimal digits a block. */
+export const blocksHex = (values: readonly number[]): string => values.map(hexOf).join("");
+
+const readBytes = 8 * 1024 * 1024;
+/** Buffers: one is added while the others are being read into. */
+const readers = 3;
+
+/** The checksum of a file, read from beginning to end. @param blockBytes of the blocks that get checksums of their own */
+export async function checksumOf(path: string, blockBytes?: number): Promise<Checksum> {
+  const sum = new Checksum(blockBytes);
   const handle = await open(path, "r");
+  const buffers = Array.from({ length: readers }, () => new Uint8Array(readBytes));
+  const readPiece = (i: number) => readUpTo(handle, i * readBytes, buffers[i % readers]!);
+  const reading = buffers.map((_, i) => readPiece(i));
   try {
-    const buffers = [new Uint8Array(readBytes), new Uint8Array(readBytes)] as const;
-    const readInto = (buffer: Uint8Array) => handle.read(buffer, 0, readBytes);
-    let reading = readInto(buffers[0]);
     for (let i = 0; ; i++) {
-      const { bytesRead } = await reading;
-      if (bytesRead === 0) return sum;
-      reading = readInto(buffers[((i + 1) % 2) as 0 | 1]);
-      const piece = buffers[(i % 2) as 0 | 1].subarray(0, bytesRead);
+      const piece = await reading[i % readers]!;
       sum.add(piece);
-      blocks?.add(piece);
+      if (piece.length < readBytes) return sum;
+      reading[i % readers] = readPiece(i + readers);
     }
   } finally {
+    await Promise.allSettled(reading);
     await handle.close();
   }
+}
+
+/** Less than `into` holds only where the file ends. */
+async function readUpTo(handle: FileHandle, position: number, into: Uint8Array): Promise<Uint8Array> {
+  for (let done = 0; done < into.length; ) {
+    const { bytesRead } = await handle.read(into, done, into.length - done, position + done);
+    if (bytesRead === 0) return into.subarray(0, done);
+    done += bytesRead;
+  }
+  return into;
 }

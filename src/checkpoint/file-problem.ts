@@ -2,7 +2,7 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
-import { BlockChecksums, blocksHex, checksumOf } from "./checksum.ts";
+import { blocksHex, type Checksum, checksumOf } from "./checksum.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { manifestName, parseEntryName, type SavedFile } from "./training-manifest.ts";
 
@@ -14,12 +14,11 @@ export async function fileProblem(folder: string, file: SavedFile): Promise<stri
     return `${path} ${(found as NodeJS.ErrnoException).code === "ENOENT" ? `is missing, though ${manifestName} names it` : found.message}`;
   if (found.size !== file.bytes)
     return `${path} has ${found.size} bytes; wanted ${file.bytes}, as ${manifestName} says`;
-  const blocks = file.blockBytes === undefined ? undefined : new BlockChecksums(file.blockBytes);
   try {
-    const { hex } = await checksumOf(path, blocks);
-    if (hex === file.crc32) return undefined;
-    const places = blocks ? await describeDamage(path, file, blocks) : "";
-    return `${path} has checksum ${hex}; wanted ${file.crc32}, as ${manifestName} says: it is damaged, or not of this checkpoint${places}`;
+    const sum = await checksumOf(path, file.blockBytes);
+    if (sum.hex === file.crc32) return undefined;
+    const places = file.blockBytes === undefined ? "" : await describeDamage(path, file, sum);
+    return `${path} has checksum ${sum.hex}; wanted ${file.crc32}, as ${manifestName} says: it is damaged, or not of this checkpoint${places}`;
   } catch (error) {
     return `${path} cannot be read: ${(error as Error).message}`;
   }
@@ -40,11 +39,11 @@ export async function verifyFiles(
 
 const mostNamed = 3;
 
-async function describeDamage(path: string, file: SavedFile, found: BlockChecksums): Promise<string> {
+async function describeDamage(path: string, file: SavedFile, found: Checksum): Promise<string> {
   const { blockBytes } = found;
-  const hex = blocksHex(found.values);
+  const hex = blocksHex(found.blocks);
   const wanted = file.blocks ?? "";
-  const damaged = found.values
+  const damaged = found.blocks
     .map((_, i) => i)
     .filter((i) => hex.slice(8 * i, 8 * i + 8) !== wanted.slice(8 * i, 8 * i + 8));
   const named = await Promise.all(

@@ -1,13 +1,11 @@
 /** A model folder as Hugging Face lays it out: config.json, and weights in one safetensors file or in shards with an index. */
 
-import { mkdir, readFile, stat } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
 import { architectureOf, type ModelConfig } from "../nn/models/models.ts";
-import { parseModelConfig, renderModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
-import { type Pieces, writeAtomically } from "./atomic-file.ts";
+import { parseModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
 import { openSafetensors } from "./safetensors.ts";
-import { type NewTensor, writeSafetensors } from "./safetensors-writer.ts";
 import { openTorchWeights } from "./torch-weights.ts";
 import type { WeightFile } from "./weight-file.ts";
 import {
@@ -59,23 +57,6 @@ export async function openModelFolder(folder: string): Promise<ModelFolder> {
     await Promise.all(files.map((file) => file.close()));
     throw error;
   }
-}
-
-/**
- * Writes config.json and model.safetensors (fp32) into `folder`, which is made if it is not there. `source` gives each tensor's
- * bytes in pieces, in the order of `tensors`. Each file appears only once it is complete; the configuration comes last.
- */
-export async function writeModelFolder<T extends NewTensor>(
-  folder: string,
-  config: ModelConfig,
-  tensors: readonly T[],
-  source: (tensor: T) => Pieces,
-): Promise<void> {
-  await mkdir(folder, { recursive: true }).catch((error: Error) => {
-    throw new ModelError(`${folder} cannot be made: ${error.message}`, { cause: error });
-  });
-  await writeSafetensors(join(folder, safetensorsNames.file), tensors, source);
-  await writeAtomically(join(folder, configName), [new TextEncoder().encode(renderModelConfig(config))]);
 }
 
 async function readConfig(folder: string): Promise<string> {

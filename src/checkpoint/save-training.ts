@@ -137,9 +137,10 @@ class Save {
 /** @returns its bytes, its checksum, the bytes of a block and each block's checksum */
 async function writeRankFile(path: string, reader: StateReader): Promise<readonly number[]> {
   const entries = reader.ranges.map((range) => ({ ...range, range }));
+  const piece = new Float32Array(pieceElements); // what was written of it is copied before the next is read
   try {
     const { bytes, crc32, blockBytes, blocks } = await writeStates(path, entries, ({ range }) =>
-      bytesOf(reader, range),
+      bytesOf(reader, range, piece),
     );
     return [bytes, crc32, blockBytes, ...blocks];
   } finally {
@@ -147,10 +148,15 @@ async function writeRankFile(path: string, reader: StateReader): Promise<readonl
   }
 }
 
-async function* bytesOf(reader: StateReader, range: StateRange): AsyncGenerator<Uint8Array> {
-  for (let done = 0; done < range.count; done += pieceElements) {
-    const { buffer } = await reader.read(range, done, Math.min(pieceElements, range.count - done));
-    yield new Uint8Array(buffer);
+async function* bytesOf(
+  reader: StateReader,
+  range: StateRange,
+  piece: Float32Array<ArrayBuffer>,
+): AsyncGenerator<Uint8Array> {
+  for (let done = 0; done < range.count; done += piece.length) {
+    const values = piece.subarray(0, range.count - done);
+    await reader.read(range, done, values);
+    yield new Uint8Array(values.buffer, 0, values.byteLength);
   }
 }
 

@@ -6,6 +6,23 @@ import { describeJson } from "./describe.ts";
 
 export const configName = "config.json";
 
+/** Element types of weights by their names in configurations: as safetensors files have them, and as PyTorch does. */
+export const weightTypes = {
+  fp32: { stored: "F32", torch: "float32" },
+  bf16: { stored: "BF16", torch: "bfloat16" },
+  fp16: { stored: "F16", torch: "float16" },
+} as const;
+export type WeightType = keyof typeof weightTypes;
+
+export interface ModelFormat {
+  readonly dtype: WeightType;
+  /** Of a file's tensors; one that is larger has a file of its own. */
+  readonly maxShardBytes: number;
+}
+
+/** Exactly what training has; what is rounded is rounded on request. */
+export const defaultFormat: ModelFormat = { dtype: "fp32", maxShardBytes: 5e9 };
+
 /** All weights in one file, or in several that an index names. */
 export interface WeightNames {
   readonly file: string;

@@ -1,7 +1,7 @@
 /** Writes a file of a checkpoint: ranges of tensors' states, and checksums of what was written. */
 import type { StateKind } from "../zero/state.ts";
 import { type Pieces, writeAtomically } from "./atomic-file.ts";
-import { BlockChecksums, blockBytesOf, blocksHex, Checksum } from "./checksum.ts";
+import { blockBytesOf, blocksHex, Checksum } from "./checksum.ts";
 import { safetensorsPieces } from "./safetensors-writer.ts";
 import { entryName, type SavedFile } from "./training-manifest.ts";
 
@@ -33,22 +33,20 @@ export async function writeStates<T extends StateEntry>(
     shape: [state.count],
     state,
   }));
-  const sum = new Checksum();
   // Without the header, which is small: of blocks it matters only that there are not too many.
-  const blocks = new BlockChecksums(blockBytesOf(states.reduce((bytes, { count }) => bytes + 4 * count, 0)));
+  const sum = new Checksum(blockBytesOf(states.reduce((bytes, { count }) => bytes + 4 * count, 0)));
   const counted = async function* (): AsyncGenerator<Uint8Array> {
     for await (const piece of safetensorsPieces(entries, ({ state }) => source(state))) {
       sum.add(piece);
-      blocks.add(piece);
       yield piece;
     }
   };
   await writeAtomically(path, counted());
   return {
     bytes: sum.bytes,
-    crc32: Number.parseInt(sum.hex, 16),
-    blockBytes: blocks.blockBytes,
-    blocks: blocks.values,
+    crc32: sum.value,
+    blockBytes: sum.blockBytes,
+    blocks: sum.blocks,
   };
 }
 

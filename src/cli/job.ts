@@ -1,5 +1,6 @@
 /** A training job as plain data: what the command line said, checked, and in a form that every rank reads alike. */
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
+import type { ModelFormat } from "../checkpoint/weight-names.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
 import { ConversationRows } from "../data/conversation-rows.ts";
@@ -51,6 +52,8 @@ export interface TrainJob {
   readonly prepared?: JobData | undefined;
   /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
   readonly evalEvery?: number | undefined;
+  /** Prompts that the model in training continues, as often. */
+  readonly samplePrompts?: readonly string[] | undefined;
   /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
   readonly tokenizer?: string | undefined;
   readonly ranks: number;
@@ -65,6 +68,8 @@ export interface TrainJob {
   readonly hostMemoryBytes: number | undefined;
   readonly threads: number;
   readonly output: string | undefined;
+  /** Of the model there. Undefined: fp32, in files of the usual size. */
+  readonly outputFormat?: Partial<ModelFormat> | undefined;
   /** A checkpoint after every so many steps. Undefined: none. */
   readonly saveEvery: number | undefined;
   /** How many checkpoints stay. Undefined: all. */

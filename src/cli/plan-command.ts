@@ -51,6 +51,7 @@ export function planCommand(): Command {
     .option("--write-config <file>", "write what is recommended as a configuration that DeepSpeed and Shunya read")
     .option("--svg <file>", "the four stages to scale, as a picture")
     .option("--html <file>", "the same as a page with controls, which needs no network")
+    .option("--overwrite", "replace files of another kind, and configurations, that these three find there")
     .option("--show-work", "every term with its numbers")
     .option("--tokens <n>", "of the whole run, such as 30e9: adds days", parseCount)
     .option("--price <x>", "of an hour of one device: adds the cost of the run", parsePositive)
@@ -68,7 +69,9 @@ const offloadDevices = ["none", "cpu", "nvme"];
 
 export function simulateCommand(): Command {
   return addJobOptions(new Command("simulate"))
-    .description("a step of a job on any machine and any number of ranks: memory, traffic, time, and what is hidden")
+    .description(
+      "a step of a job on any machine and any number of ranks: memory, traffic, time, what is hidden, and whether it fits",
+    )
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0, 3))
     .addOption(new Option("--offload-optimizer <place>", "where optimizer states are").choices(offloadDevices))
     .addOption(new Option("--offload-param <place>", "where parameters are, at stage 3").choices(offloadDevices))
@@ -76,6 +79,6 @@ export function simulateCommand(): Command {
     .option("--json", "the same as data")
     .action(async (flags: SimulateFlags) => {
       const { runSimulate } = await import("./simulate.ts");
-      await runSimulate(flags);
+      process.exitCode = await runSimulate(flags);
     });
 }

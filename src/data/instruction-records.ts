@@ -5,7 +5,7 @@ import { DataError } from "../errors/errors.ts";
 import type { DocumentFile, ReadOptions } from "./documents.ts";
 import { EmptyFileError, fileBytes } from "./file-bytes.ts";
 import { holdsInstruction, type Instruction, instructionFields, instructionOf } from "./instructions.ts";
-import { jsonlRecords } from "./jsonl-documents.ts";
+import { jsonlRecords, longestLineBytes } from "./jsonl-documents.ts";
 import { linesOf } from "./lines.ts";
 import type { RecordReader } from "./record-text.ts";
 
@@ -18,7 +18,6 @@ export interface PlacedInstruction {
 
 /** Lines in which a record of a known form is looked for. */
 const mostLines = 1000;
-const longestLineBytes = 1 << 28;
 
 /** By the first records of a JSONL file, or the columns of a Parquet file. @throws DataError where it cannot be read */
 export async function holdsInstructions(file: DocumentFile, textField: string): Promise<boolean> {

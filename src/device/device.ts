@@ -294,11 +294,9 @@ export class Device {
     return bytes;
   }
 
-  /** Reads `count` elements as they are now: the caller knows that nothing that was issued still writes them. */
-  look(span: Span, dtype: DType, count: number): Uint8Array<ArrayBuffer> {
-    const bytes = new Uint8Array(count * dtypeBytes[dtype]);
-    this.#backend.read(span, bytes, bytes);
-    return bytes;
+  /** Fills `into` with what is there now: the caller knows that nothing that was issued still writes it. */
+  look(span: Span, into: Uint8Array): void {
+    this.#backend.read(span, into, into);
   }
 
   /** Issues a copy of host bytes to the device; `from` may be reused at once. */

@@ -9,6 +9,8 @@ export interface Native {
   /** Instruction sets this machine runs, best first, and the one in use. */
   isa(): { available: string[]; selected: string };
   selectIsa(name: string): void;
+  /** Memory that JavaScript reads and writes and that begins at a page's border, as direct I/O wants it. */
+  alignedMemory(bytes: number): ArrayBuffer;
   /** Memory that only this process uses (pages appear when touched). */
   createRegion(bytes: number): number;
   /** A descriptor of anonymous shared memory (memfd; elsewhere an unlinked file) that children can inherit. */

@@ -6,6 +6,7 @@
 
 import { type AddedToken, AddedTokens } from "./added-tokens.ts";
 import { type BpeModel, BytePairs, characters } from "./byte-pairs.ts";
+import { ownCopy } from "./own-copy.ts";
 
 /** The parts of the library's objects that matter here. */
 export interface Pipeline {
@@ -115,7 +116,7 @@ export class WordCache {
     if (word.length > longestWord) return this.#merge(bytes);
     const ids = this.#pairs?.encode(bytes) ?? this.#merge(bytes);
     if (this.#ids.size >= mostWords) this.#ids.clear();
-    this.#ids.set(word, ids);
+    this.#ids.set(ownCopy(word), ids);
     return ids;
   }
 

@@ -74,8 +74,8 @@ export class DelayedParameters implements RestingParameters {
     return write(this.#fresh);
   }
 
-  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
-    return this.#resting.read(offset, count);
+  read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
+    return this.#resting.read(offset, into);
   }
 
   dispose(): void {

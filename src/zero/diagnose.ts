@@ -45,7 +45,7 @@ export async function firstBadParameter(group: ProcessGroup, flats: readonly Fla
   const names = flats.flatMap((state) => state.layout.pieces.map((piece) => piece.name));
   let own: Found | undefined;
   for (const range of flats.flatMap(stateRanges).filter(({ kind }) => kind === "master")) {
-    const value = await firstBadValue(range.read, range.offset, range.count);
+    const value = await firstBadValue((offset, into) => range.read(offset, into), range.offset, range.count);
     if (value === undefined) continue;
     own = { index: names.indexOf(range.name), value };
     break;
@@ -74,22 +74,20 @@ export async function firstBadGradient(
 async function firstInOwnRange(device: Device, state: FlatState, names: readonly string[]): Promise<Found | undefined> {
   for (const { start, end, gradients } of state.segments)
     for (const piece of piecesWithin(state.layout, Math.max(start, state.own.start), Math.min(end, state.own.end))) {
-      const read = (offset: number, count: number): Promise<Float32Array> =>
-        readElements(device, gradients, offset, count);
+      const read: ReadElements = (offset, into) => readElements(device, gradients, offset, into);
       const value = await firstBadValue(read, piece.offset, piece.count);
       if (value !== undefined) return { index: names.indexOf(piece.name), value };
     }
   return undefined;
 }
 
+type ReadElements = (offset: number, into: Float32Array<ArrayBuffer>) => Promise<void>;
+
 /** The first of elements [first, first + count) of a flat buffer that is not finite. */
-async function firstBadValue(
-  read: (offset: number, count: number) => Promise<Float32Array>,
-  first: number,
-  count: number,
-): Promise<number | undefined> {
+async function firstBadValue(read: ReadElements, first: number, count: number): Promise<number | undefined> {
   for (let done = 0; done < count; done += pieceElements) {
-    const values = await read(first + done, Math.min(pieceElements, count - done));
+    const values = new Float32Array(Math.min(pieceElements, count - done));
+    await read(first + done, values);
     const bad = values.find((value) => !Number.isFinite(value));
     if (bad !== undefined) return bad;
   }

@@ -155,17 +155,16 @@ export class DiskParameters implements RestingParameters {
     }
   }
 
-  async read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+  read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
     const device = this.#device;
-    const look = (slot: Slot): Float32Array<ArrayBuffer> => {
+    const look = (slot: Slot): void => {
       this.#lastLook = slot;
-      const values = new Float32Array(count);
       for (const record of this.#records) {
         const start = Math.max(record.start, offset);
-        const end = Math.min(record.end, offset + count);
-        if (start < end) values.set(elementsNow(device, this.#view(slot, record), start, end - start), start - offset);
+        const end = Math.min(record.end, offset + into.length);
+        if (start < end)
+          elementsNow(device, this.#view(slot, record), start, into.subarray(start - offset, end - offset));
       }
-      return values;
     };
     const read = (): Slot => this.#readWith((record, to) => device.diskLook(record, to));
     return lookAt(device, this, this.#lastLook, read, look);

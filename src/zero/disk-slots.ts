@@ -50,13 +50,13 @@ export interface Slot {
  * look, it is read again.
  * @param last where it was found before
  */
-export async function lookAt<T>(
+export async function lookAt(
   device: Device,
   content: object,
   last: Slot | undefined,
   read: () => Slot,
-  look: (slot: Slot) => T,
-): Promise<T> {
+  look: (slot: Slot) => void,
+): Promise<void> {
   for (let slot = last; ; ) {
     if (slot?.content !== content) slot = read();
     const { last: users } = slot;

@@ -88,17 +88,12 @@ export class DiskStates {
     this.#write(record, slot);
   }
 
-  /** fp32 values of [offset, offset + count) of a part, once they are written; no update of the record may be under way. */
-  async read(
-    record: StateRecord,
-    part: OptimizerPart,
-    offset: number,
-    count: number,
-  ): Promise<Float32Array<ArrayBuffer>> {
+  /** Fills `into` with fp32 values of a part from element `offset` on, once they are written; no update of the record may be under way. */
+  read(record: StateRecord, part: OptimizerPart, offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
     const device = this.#device;
-    const look = (slot: Slot): Float32Array<ArrayBuffer> => {
+    const look = (slot: Slot): void => {
       this.#lastLook = slot;
-      return elementsNow(device, this.#view(record, slot).part(part), offset, count);
+      elementsNow(device, this.#view(record, slot).part(part), offset, into);
     };
     return lookAt(device, record, this.#lastLook, () => this.#look(record), look);
   }

@@ -81,10 +81,14 @@ export function zeroElements(device: Device, to: Elements, from: number, count: 
   device.issue(to.queue, "fill", { count, dtype: to.dtype, value: 0, dst: to.at(from) });
 }
 
-/** fp32 values of [offset, offset + count), counted within the flat buffer, as they are now (see Device.look). */
-export function elementsNow(device: Device, from: Elements, offset: number, count: number): Float32Array<ArrayBuffer> {
-  const bytes = device.look(from.at(offset), from.dtype, count);
-  return toFloat32(bytes, from.dtype.toUpperCase() as FloatType);
+/** Fills `into` with the fp32 values of the elements from `offset` on, counted within the flat buffer, as they are now (see Device.look). */
+export function elementsNow(device: Device, from: Elements, offset: number, into: Float32Array<ArrayBuffer>): void {
+  if (from.dtype === "f32") device.look(from.at(offset), new Uint8Array(into.buffer, into.byteOffset, into.byteLength));
+  else {
+    const bytes = new Uint8Array(into.length * dtypeBytes[from.dtype]);
+    device.look(from.at(offset), bytes);
+    into.set(toFloat32(bytes, from.dtype.toUpperCase() as FloatType));
+  }
 }
 
 /** The same once their queue has done what it was given. */
@@ -92,8 +96,8 @@ export async function readElements(
   device: Device,
   from: Elements,
   offset: number,
-  count: number,
-): Promise<Float32Array<ArrayBuffer>> {
+  into: Float32Array<ArrayBuffer>,
+): Promise<void> {
   await device.reached(device.mark(from.queue));
-  return elementsNow(device, from, offset, count);
+  elementsNow(device, from, offset, into);
 }

@@ -24,6 +24,7 @@ import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
+import { type HeldModel, ModelHold } from "./hold.ts";
 import { type GlobalNorm, GradientNorm } from "./norm.ts";
 import { OperationBook } from "./operation-book.ts";
 import { PhaseClock, quiet } from "./phase-clock.ts";
@@ -65,6 +66,7 @@ export class Engine<B extends object> {
   readonly #losses: LossBook;
   readonly #targets = new TargetBook();
   readonly #evaluator: Evaluator;
+  readonly #hold: ModelHold;
   readonly #counter: StepCounter;
   readonly #clock: PhaseClock;
   readonly #operations: OperationBook;
@@ -105,6 +107,7 @@ export class Engine<B extends object> {
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
+    this.#hold = new ModelHold(device, this.group, this.#units);
     this.#clock = new PhaseClock(device, config.reporting.wallClockBreakdown);
     this.#counter = new StepCounter(config, options.resume?.progress);
   }
@@ -319,9 +322,30 @@ export class Engine<B extends object> {
     return new NumericalError(describeStop({ config, progress: this.progress, why, culprit }));
   }
 
-  /** Runs `body` without gradients and reads the fp32 values of its result. */
+  /** Runs `body` without gradients and reads the fp32 values of its result. Every rank calls it, and not in the middle of a pass. */
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
-    return this.#alone("infer", () => this.#evaluator.infer(body));
+    return this.#alone("infer", () => {
+      this.#checkNoPass("infer");
+      return this.#evaluator.infer(body);
+    });
+  }
+
+  /**
+   * Runs `body` while all parameters are whole on the device, gathered once for all passes in it; where some rank's device budget
+   * does not hold that and `besideBytes` more, each pass gathers unit by unit as ever. Every rank calls it, between two steps.
+   * Meanwhile the engine infers and evaluates, and does nothing else.
+   */
+  async withWhole<T>(body: (isWhole: boolean) => Promise<T>, besideBytes = 0): Promise<T> {
+    using whole = await this.holdWhole(besideBytes);
+    return await body(whole.isWhole);
+  }
+
+  /** The same for callers whose passes are no single function: until the answer is disposed. */
+  async holdWhole(besideBytes = 0): Promise<HeldModel> {
+    return await this.#alone("withWhole", async () => {
+      this.#checkNoPass("withWhole");
+      return await this.#hold.take(besideBytes);
+    });
   }
 
   /**
@@ -330,7 +354,7 @@ export class Engine<B extends object> {
    */
   evaluate(batch: HostBatch<B>): Promise<number> {
     return this.#alone("evaluate", async () => {
-      if (this.#tape) throw new UsageError("engine.evaluate was called between engine.forward and engine.backward");
+      this.#checkNoPass("evaluate");
       checkBatch(batch);
       const forward = (tape: Tape): Promise<Tensor> => this.#options.model.forward(tape, uploadBatch<B>(tape, batch));
       return (await this.#evaluator.infer(forward))[0]!;
@@ -367,6 +391,7 @@ export class Engine<B extends object> {
       if (!isTold) throw error; // else it would hide, as a SuppressedError, what `await using` is leaving with
     } finally {
       this.#tape?.dispose();
+      this.#hold.forget();
       this.#units.dispose();
       this.#stores.dispose();
       this.#norm.dispose();
@@ -394,6 +419,11 @@ export class Engine<B extends object> {
       throw new UsageError(
         `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
       );
+    this.#hold.check(name);
+  }
+
+  #checkNoPass(name: string): void {
+    if (this.#tape) throw new UsageError(`engine.${name} was called between engine.forward and engine.backward`);
   }
 
   #beginStep(): void {

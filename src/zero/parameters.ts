@@ -30,8 +30,8 @@ export interface RestingParameters extends Range {
   refresh(range: Range, master: Elements, write: (copy: Elements | undefined) => void): readonly Event[];
   /** The same for first values, which `write` puts into memory of any tier. */
   fill(range: Range, write: (to: Elements) => Promise<void>): Promise<void>;
-  /** fp32 values of elements [offset, offset + count); nothing may be on its way to them. */
-  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  /** Fills `into` with fp32 values from element `offset` on; nothing may be on its way to them. */
+  read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void>;
   /** Begins to bring the own range nearer, ahead of its use, where that takes long. */
   readAhead?(): void;
   /** Where updates are delayed: brings what the last update made of [start, end) to rest. @returns when it is there */
@@ -134,8 +134,8 @@ export class MemoryParameters implements RestingParameters {
     return write(this.buffer);
   }
 
-  async read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
-    return elementsNow(this.#device, this.buffer, offset, count);
+  async read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
+    elementsNow(this.#device, this.buffer, offset, into);
   }
 
   dispose(): void {

@@ -75,10 +75,9 @@ class Reading implements StateReader {
     this.ranges = [...this.#unitOf.keys()];
   }
 
-  async read(range: StateRange, first: number, count: number): Promise<Float32Array> {
-    const values = await range.read(range.offset + first, count);
-    if (first + count === range.count) this.#finish(this.#unitOf.get(range)!);
-    return values;
+  async read(range: StateRange, first: number, into: Float32Array<ArrayBuffer>): Promise<void> {
+    await range.read(range.offset + first, into);
+    if (first + into.length === range.count) this.#finish(this.#unitOf.get(range)!);
   }
 
   passed(unit: UnitState): Promise<void> | undefined {

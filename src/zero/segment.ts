@@ -73,8 +73,8 @@ export interface SegmentStates {
   update(subGroup: Range, body: (states: StatesInMemory) => readonly Event[]): void;
   /** The same for first values: `body` writes all of them. */
   fill(subGroup: Range, body: (states: StatesInMemory) => Promise<void>): Promise<void>;
-  /** fp32 values of elements [offset, offset + count), which lie in one sub-group; no update of them may be under way. */
-  read(part: OptimizerPart, offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  /** Fills `into` with fp32 values from element `offset` on, of one sub-group; no update of them may be under way. */
+  read(part: OptimizerPart, offset: number, into: Float32Array<ArrayBuffer>): Promise<void>;
   dispose(): void;
 }
 
@@ -115,8 +115,8 @@ export class MemoryStates implements SegmentStates {
     await body(this);
   }
 
-  async read(part: OptimizerPart, offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
-    return elementsNow(this.#device, this.part(part), offset, count);
+  async read(part: OptimizerPart, offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
+    elementsNow(this.#device, this.part(part), offset, into);
   }
 
   dispose(): void {
@@ -145,9 +145,9 @@ export class StatesOnDisk implements SegmentStates {
     return this.#store.fill(subGroup as StateRecord, body);
   }
 
-  read(part: OptimizerPart, offset: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+  read(part: OptimizerPart, offset: number, into: Float32Array<ArrayBuffer>): Promise<void> {
     const record = this.subGroups.find((r) => r.start <= offset && offset < r.end)!;
-    return this.#store.read(record, part, offset, count);
+    return this.#store.read(record, part, offset, into);
   }
 
   dispose(): void {

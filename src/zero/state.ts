@@ -39,8 +39,8 @@ export interface StateRange {
   /** First element, counted within the tensor. */
   readonly first: number;
   readonly count: number;
-  /** fp32 values of [offset, offset + count), counted within the flat buffer; nothing that was issued may still write them. */
-  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  /** Fills `into` with fp32 values from `offset` on, counted within the flat buffer; nothing that was issued may still write them. */
+  read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void>;
   /** The same first element, counted within the flat buffer. */
   readonly offset: number;
 }
@@ -50,10 +50,10 @@ export interface StateReader {
   /** In plan order, which is that of updates; together the ranks' lists hold every element of every kind once. */
   readonly ranges: readonly StateRange[];
   /**
-   * fp32 values of elements [first, first + count), counted within the range. Ranges are read in their order and each from its first
-   * element to its last: what has been read may change from then on.
+   * Fills `into` with fp32 values from element `first` of the range on. Ranges are read in their order and each from its first element
+   * to its last: what has been read may change from then on.
    */
-  read(range: StateRange, first: number, count: number): Promise<Float32Array>;
+  read(range: StateRange, first: number, into: Float32Array<ArrayBuffer>): Promise<void>;
   /** Nothing more is read: all may change. */
   end(): void;
 }
@@ -64,7 +64,7 @@ export const pieceElements = 1 << 20;
 /** A part of a rank's own range, and how a kind of its states is read. */
 export interface Held extends Range {
   readonly kind: StateKind;
-  read(offset: number, count: number): Promise<Float32Array<ArrayBuffer>>;
+  read(offset: number, into: Float32Array<ArrayBuffer>): Promise<void>;
 }
 
 /** What this rank owns of elements [start, end) of a flat buffer, each kind once. */
@@ -74,14 +74,14 @@ export function heldWithin(flat: FlatState, start: number, end: number): Held[] 
     return held.start < held.end ? [{ ...held, kind, read }] : [];
   };
   const { segments, parameters } = flat;
-  if (segments.length === 0) return cut(flat.own, "master", (offset, count) => parameters.read(offset, count));
-  const visible = parameters.deliver ? cut(flat.own, "visible", (offset, count) => parameters.read(offset, count)) : [];
+  if (segments.length === 0) return cut(flat.own, "master", (offset, into) => parameters.read(offset, into));
+  const visible = parameters.deliver ? cut(flat.own, "visible", (offset, into) => parameters.read(offset, into)) : [];
   const updated = segments.flatMap((segment) => {
     const { states } = segment;
     const parts = states.tier === "disk" ? states.subGroups : [segment];
     // Record by record: what is read from disk holds all kinds.
     return parts.flatMap((part) =>
-      states.parts.flatMap((kind) => cut(part, kind, (offset, count) => states.read(kind, offset, count))),
+      states.parts.flatMap((kind) => cut(part, kind, (offset, into) => states.read(kind, offset, into))),
     );
   });
   return [...updated, ...visible];

@@ -122,8 +122,11 @@ async function gatherRange(
   const whole = device.allocate("staging", group.worldSize * count * dtypeBytes.f32);
   const own = device.allocate("staging", count * dtypeBytes.f32);
   device.issue("compute", "fill", { count, dtype: "f32", value: 0, dst: own.at() });
-  for (const held of heldWithin(state, start, start + count).filter(({ kind }) => kind === "master"))
-    device.upload(own.at((held.start - start) * dtypeBytes.f32), await held.read(held.start, held.end - held.start));
+  for (const held of heldWithin(state, start, start + count).filter(({ kind }) => kind === "master")) {
+    const values = new Float32Array(held.end - held.start);
+    await held.read(held.start, values);
+    device.upload(own.at((held.start - start) * dtypeBytes.f32), values);
+  }
   device.wait("collective", device.mark("compute"));
   const segment = { whole: whole.at(), stride: count, start: 0, count, own: own.at() };
   group.allGather([segment], "f32", `the weights of ${state.layout.name}`);

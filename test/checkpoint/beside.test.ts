@@ -1,5 +1,5 @@
 // Law: training goes on while a checkpoint is written, and the checkpoint is of the step at which it was asked for, to the bit. The
-// disk is held by the test, so it does not depend on how fast anything is.
+// test holds the save half way, so nothing depends on how fast anything is.
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";

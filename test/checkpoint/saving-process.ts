@@ -1,19 +1,24 @@
-// Trains and saves after every step until it is killed; goes on from the newest checkpoint of its folder, if there is one.
-// Arguments: the folder, and how many checkpoints stay (left out: all). A line "saved N" follows each published checkpoint, "resumed N" the start.
+// Trains and saves after every step, beside the next one, until it is killed; goes on from the newest checkpoint of its folder, if there
+// is one. Arguments: the folder, how many checkpoints stay ("all": all of them), and more of the configuration as JSON.
+// A line "saved N" follows each published checkpoint, "resumed N" the start, "refused MESSAGE" a disk that takes no more.
 import { existsSync } from "node:fs";
-import { initialize, saveCheckpoint } from "../../src/index.ts";
+import { CheckpointError, initialize, saveCheckpoint } from "../../src/index.ts";
 import { createLogger } from "../../src/log/logger.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import { buildModel, gpt2 } from "../laws/models.ts";
 import { smallJob, trainStep } from "../zero/support.ts";
 
-const folder = process.argv[2]!;
-const keep = process.argv[3] === undefined ? undefined : Number(process.argv[3]);
+const [folder, keep = "all", more = "{}"] = process.argv.slice(2) as [string, string?, string?];
 const job = smallJob({
   model: gpt2({ hidden: 128 }),
-  config: { train_micro_batch_size_per_gpu: 1, optimizer: { type: "AdamW", params: { lr: 0.001 } } },
+  config: {
+    train_micro_batch_size_per_gpu: 1,
+    optimizer: { type: "AdamW", params: { lr: 0.001 } },
+    ...(JSON.parse(more) as object),
+  },
   seqLength: 8,
 });
+const options = keep === "all" ? {} : { keep: Number(keep) };
 
 await using engine = await initialize<LanguageBatch>({
   model: buildModel(job.model, 0),
@@ -23,9 +28,19 @@ await using engine = await initialize<LanguageBatch>({
   logger: createLogger({ rank: 0, write: (line) => process.stdout.write(line) }),
   ...(existsSync(folder) && { resume: folder }),
 });
-process.stdout.write(`resumed ${engine.steps}\n`);
-for (;;) {
-  await trainStep(engine, job, engine.steps);
-  const { step } = await saveCheckpoint(engine, folder, { ...(keep !== undefined && { keep }) });
-  process.stdout.write(`saved ${step}\n`);
+const say = (line: string): void => {
+  if (engine.group.rank === 0) process.stdout.write(`${line}\n`);
+};
+say(`resumed ${engine.steps}`);
+let saving: Promise<void> = Promise.resolve();
+try {
+  for (;;) {
+    await trainStep(engine, job, engine.steps);
+    await saving;
+    saving = saveCheckpoint(engine, folder, options).then(({ step }) => say(`saved ${step}`));
+    saving.catch(() => undefined); // told where it is awaited
+  }
+} catch (error) {
+  if (!(error instanceof CheckpointError)) throw error;
+  say(`refused ${error.message}`);
 }

@@ -54,11 +54,17 @@ test("what was found before is used again, until it is something else", async ()
   const [content, other] = [{}, {}];
   const slot = slotOf(content, 1);
   const read = (): Slot => slotOf(content, 2);
-  const same = lookAt(device, content, slot, read, (found) => found === slot);
+  let found: Slot | undefined;
+  const keep = (slot: Slot): void => {
+    found = slot;
+  };
+  const same = lookAt(device, content, slot, read, keep);
   await happen();
-  expect(await same).toBe(true);
+  await same;
+  expect(found).toBe(slot);
   slot.content = other;
-  const another = lookAt(device, content, slot, read, (found) => found === slot);
+  const another = lookAt(device, content, slot, read, keep);
   await happen();
-  expect(await another).toBe(false);
+  await another;
+  expect(found).not.toBe(slot);
 });

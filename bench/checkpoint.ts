@@ -1,0 +1,130 @@
+/**
+ * Checkpoints of GPT-2 124M (bf16, Adam) against the drive, measured in the same run, and what a save costs a step. Everything takes
+ * turns, round by round.
+ */
+import { mkdirSync, rmSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { findTraining } from "../src/checkpoint/find-training.ts";
+import { saveCheckpoint } from "../src/checkpoint/save-training.ts";
+import { resolveConfig } from "../src/config/resolve.ts";
+import { median, SwapSpeed, usualRecordBytes } from "../src/device/swap-speed.ts";
+import { initializeIn } from "../src/launch/initialize.ts";
+import { joinWorld } from "../src/launch/world.ts";
+import { createLogger } from "../src/log/logger.ts";
+import { Gpt2, type LanguageBatch } from "../src/nn/models/gpt2.ts";
+import { gpt2Configs } from "../src/nn/models/gpt2-config.ts";
+import type { Engine } from "../src/zero/engine.ts";
+
+export interface CheckpointResult {
+  readonly bytes: number;
+  /** Medians in 10^9 bytes a second. */
+  readonly rates: Readonly<Record<Work, number>>;
+  /** Medians over rounds of saving / the drive's writing, and of checking / its reading, in the same round. */
+  readonly writeShare: number;
+  readonly readShare: number;
+  /** Medians of seconds of a step alone, of a step and then a save, of a step beside a save. */
+  readonly stepSeconds: Readonly<Record<StepKind, number>>;
+}
+
+const works = ["drive writes", "save", "drive reads", "check", "resume"] as const;
+type Work = (typeof works)[number];
+const stepKinds = ["alone", "then a save", "beside a save"] as const;
+type StepKind = (typeof stepKinds)[number];
+
+const config = resolveConfig({
+  worldSize: 1,
+  overrides: [
+    ["bf16.enabled", true],
+    ["train_micro_batch_size_per_gpu", 2],
+  ],
+});
+const seq = 512;
+const model = () => new Gpt2(gpt2Configs.gpt2);
+
+const engineOf = (resume?: string): Promise<Engine<LanguageBatch>> =>
+  initializeIn<LanguageBatch>(joinWorld({ threads: 1 }), config, {
+    model: model(),
+    logger: createLogger({ write: () => {} }),
+    ...(resume !== undefined && { resume }),
+  });
+
+async function secondsOf(work: () => Promise<unknown>): Promise<number> {
+  const start = performance.now();
+  await work();
+  return (performance.now() - start) / 1000;
+}
+
+async function trainStep(engine: Engine<LanguageBatch>): Promise<void> {
+  const ids = Int32Array.from({ length: 2 * seq + 1 }, (_, i) => (i * 7919) % 50257);
+  const shape = [2, seq];
+  const batch = { inputs: { data: ids.slice(0, -1), shape }, targets: { data: ids.slice(1), shape } };
+  await engine.backward(await engine.forward(batch));
+  await engine.step();
+  await engine.device.reached(engine.device.mark("compute"));
+}
+
+/** @param rounds after one that is not counted */
+export async function measureCheckpoint(rounds = 5): Promise<CheckpointResult> {
+  const folder = fileURLToPath(new URL("../build/bench-checkpoint", import.meta.url));
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  try {
+    const { engine, ...measured } = await measureSteps(folder, rounds);
+    const found = await measureRates(engine, folder, rounds);
+    return { ...measured, ...found };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function measureSteps(folder: string, rounds: number) {
+  const engine = await engineOf();
+  const seconds: Record<StepKind, number[]> = { alone: [], "then a save": [], "beside a save": [] };
+  for (let round = 0; round <= rounds; round++)
+    for (const kind of stepKinds) {
+      let saving: Promise<unknown> | undefined;
+      // A save is asked for after a step, so that what it costs is seen in the next one.
+      const found = await secondsOf(async () => {
+        if (kind !== "alone") saving = saveCheckpoint(engine, folder, { keep: 1 });
+        if (kind === "then a save") await saving;
+        await trainStep(engine);
+      });
+      await saving;
+      if (round > 0) seconds[kind].push(found);
+    }
+  const stepSeconds = Object.fromEntries(stepKinds.map((kind) => [kind, median(seconds[kind])]));
+  return { engine, stepSeconds: stepSeconds as Record<StepKind, number> };
+}
+
+async function measureRates(engine: Engine<LanguageBatch>, folder: string, rounds: number) {
+  const saved = await saveCheckpoint(engine, folder, { keep: 1 });
+  const records = 2 * Math.round(saved.bytes / usualRecordBytes / 2);
+  using speed = new SwapSpeed({
+    cases: [{ folders: [folder], settings: { blockBytes: 2 ** 20, queueDepth: 8, parallelism: 1 } }],
+    recordBytes: usualRecordBytes,
+    records,
+  });
+  const rateOf = async (work: () => Promise<unknown>): Promise<number> => saved.bytes / (await secondsOf(work));
+  const measure: Record<Work, () => Promise<number>> = {
+    "drive writes": () => speed.pass(0, "write"),
+    save: () => rateOf(() => saveCheckpoint(engine, folder, { keep: 1 })),
+    "drive reads": () => speed.pass(0, "read"),
+    // Written around the page cache, so these bytes come from the drive.
+    check: () => rateOf(async () => (await findTraining(saved.folder, { onDamaged: () => {} }))[Symbol.asyncDispose]()),
+    resume: () => rateOf(async () => (await engineOf(saved.folder))[Symbol.asyncDispose]()),
+  };
+  const rates = Object.fromEntries(works.map((work) => [work, [] as number[]])) as Record<Work, number[]>;
+  for (let round = 0; round <= rounds; round++)
+    for (const work of works) {
+      const rate = await measure[work]();
+      if (round > 0) rates[work].push(rate);
+    }
+  await engine[Symbol.asyncDispose]();
+  const shareOf = (work: Work, limit: Work): number => median(rates[work].map((rate, i) => rate / rates[limit][i]!));
+  return {
+    bytes: saved.bytes,
+    rates: Object.fromEntries(works.map((work) => [work, median(rates[work]) / 1e9])) as Record<Work, number>,
+    writeShare: shareOf("save", "drive writes"),
+    readShare: shareOf("check", "drive reads"),
+  };
+}
