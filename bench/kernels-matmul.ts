@@ -200,7 +200,7 @@ export async function measureAttention(
     ...{ batch: 1, seq, heads, kvHeads: heads, headDim, scale: headDim ** -0.5, dtype },
     ...{ q: part(qkv, 0), k: part(qkv, 1), v: part(qkv, 2), qStride: 3 * hidden, kvStride: 3 * hidden },
     ...{ out: place.space(4 * seq * hidden), outStride: hidden, lse: place.space(4 * heads * seq) },
-    ...{ dropProbability: 0, dropKey: 0, firstSample: 0 },
+    ...{ dropProbability: 0, dropKey: 0, firstSample: 0, keys: seq },
   };
   const backward: OpArgs<"attentionBackward"> = {
     ...forward,

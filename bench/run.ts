@@ -1,16 +1,19 @@
 /**
- * `npm run bench [SECTION...]`: kernels, collectives, a whole step and states on disk against what this machine gives in the same run.
+ * `npm run bench [SECTION...]`: kernels, collectives, a whole step, states on disk and text to tokens against what this machine gives in the same run.
  * Figures are medians of interleaved rounds; shares are of the limit measured beside them, so they hold on a busy machine too.
  */
+import { availableParallelism } from "node:os";
 import { renderTable } from "../src/report/table.ts";
-import { measureCheckpoint } from "./checkpoint.ts";
+import { measureCheckpoint, measureSaving } from "./checkpoint.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
 import { measureForetold } from "./foretold.ts";
+import { measureGeneration } from "./generation.ts";
 import { measureHidden } from "./hidden.ts";
 import { type KernelResult, meanShare, measureAttention, measureProducts } from "./kernels-matmul.ts";
 import { measureMemoryKernels } from "./kernels-memory.ts";
 import { measureStep } from "./step.ts";
+import { measureTokenize } from "./tokenize.ts";
 
 const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 
@@ -59,6 +62,18 @@ async function collectives(): Promise<void> {
   print("Collectives, one thread a rank", ["collective", "GB/s of the tensor", "of copy bandwidth"], rows);
 }
 
+async function generation(): Promise<void> {
+  const rows: string[][] = [];
+  for (const precision of ["fp32", "bf16"] as const)
+    for (const context of [64, 900])
+      for (const threads of [1, 2]) {
+        const { tokensPerSecond, share } = await measureGeneration(precision, { threads, context });
+        const name = `${precision}, after ${context} tokens, ${threads} thread(s)`;
+        rows.push([name, tokensPerSecond.toFixed(1), percent(share)]);
+      }
+  print("GPT-2 124M written token by token", ["run", "tokens/s", "reading the weights / token"], rows);
+}
+
 async function step(): Promise<void> {
   const job = { precision: "bf16", batch: 2, seq: 512, rounds: 5 } as const;
   const rows: string[][] = [];
@@ -91,7 +106,7 @@ async function disk(): Promise<void> {
 }
 
 async function checkpoint(): Promise<void> {
-  const { bytes, rates, writeShare, readShare, stepSeconds } = await measureCheckpoint();
+  const { bytes, rates, writeShare, readShare } = await measureCheckpoint();
   const shares: Readonly<Record<string, number>> = { save: writeShare, check: readShare };
   const rows = Object.entries(rates).map(([work, rate]) => [
     work,
@@ -99,8 +114,11 @@ async function checkpoint(): Promise<void> {
     shares[work] === undefined ? "" : percent(shares[work]),
   ]);
   print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive's"], rows);
-  const steps = Object.entries(stepSeconds).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
-  print("A step of it, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
+}
+
+async function saving(): Promise<void> {
+  const steps = Object.entries(await measureSaving()).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
+  print("A step of GPT-2 124M, bf16, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
 }
 
 async function hidden(): Promise<void> {
@@ -127,7 +145,31 @@ async function foretold(): Promise<void> {
   print(title, ["job", "measured, s", "simulated, s", "error"], rows);
 }
 
-const sections = { products, attention, memory, collectives, step, disk, checkpoint, hidden, foretold };
+async function tokens(): Promise<void> {
+  const rows = (await measureTokenize(availableParallelism())).map((r) => [
+    r.name,
+    r.megabytesPerSecond.toFixed(1),
+    r.tokensPerSecond === 0 ? "" : (r.tokensPerSecond / 1e6).toFixed(2),
+    (1000 * r.cpuSecondsPerMegabyte).toFixed(0),
+  ]);
+  const headers = ["text to tokens", "MB/s", "million tokens/s", "CPU ms for a MB, all threads"];
+  print("48 MB of text in Hindi and English letters, a tokenizer of 32,768 tokens", headers, rows);
+}
+
+const sections = {
+  products,
+  attention,
+  memory,
+  collectives,
+  step,
+  generation,
+  disk,
+  checkpoint,
+  saving,
+  hidden,
+  foretold,
+  tokens,
+};
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {

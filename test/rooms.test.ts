@@ -22,10 +22,12 @@ const rooms = [
   "tokenizer",
   "data",
   "checkpoint",
+  "hub",
   "planner",
   "report",
   "monitor",
   "launch",
+  "generation",
   "cli",
 ] as const;
 type Room = (typeof rooms)[number];

@@ -1,16 +1,13 @@
-// Causal attention, forward. A strip of `wideCols` queries lies across the lanes; the keys before it are taken in chunks
-// that fit the second-level cache, with the running maximum and sum of Milakov and Gimelshein ("Online normalizer
-// calculation for softmax", 2018), so that memory grows with seq and not with its square.
-#include "attention.h"
-
+// Causal attention, forward. A strip of `wideCols` queries lies across the lanes; the keys before it are taken in chunks of 512 (the
+// scores of a strip are 96 KiB), which fit the second-level cache, with the running maximum and sum of Milakov and Gimelshein
+// ("Online normalizer calculation for softmax", 2018), so that memory grows with seq and not with its square.
 #include <cmath>
 
+#include "attention_row.h"
 #include "declarations.h"
 
 namespace shunya::SHUNYA_ISA {
 namespace {
-
-constexpr int64_t keyChunk = 512;  // scores of a strip: 96 KiB
 
 // One worker's scratch.
 template <DType T> struct Scratch {
@@ -21,8 +18,8 @@ template <DType T> struct Scratch {
   Scratch(const AttentionArgs& a, void* base) {
     Carver carve(base);
     const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>);
-    keys = carve.take<uint32_t>(roundUp(a.seq, wideRows) * headWords);
-    values = carve.take<uint32_t>(roundUp(a.headDim, wideRows) * ceilDiv(a.seq, wordDepth<T>));
+    keys = carve.take<uint32_t>(roundUp(a.keys, wideRows) * headWords);
+    values = carve.take<uint32_t>(roundUp(a.headDim, wideRows) * ceilDiv(a.keys, wordDepth<T>));
     queries = carve.take<uint32_t>(headWords * wideCols);
     scores = carve.take<float>(keyChunk * wideCols);
     probabilities = (uint32_t*)scores;  // written over scores that have been read
@@ -38,9 +35,10 @@ struct RunningSoftmax { vf largest[wideVectors], sum[wideVectors]; };
 
 template <DType T> struct Forward {
   const AttentionArgs& a;
-  const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>), seqWords = ceilDiv(a.seq, wordDepth<T>);
+  const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>), keyWords = ceilDiv(a.keys, wordDepth<T>);
   const vf scale = broadcast(a.scale * log2e);
   const int64_t strips = ceilDiv(a.seq, wideCols), group = a.heads / a.kvHeads;
+  const int64_t earlier = a.keys - a.seq;  // keys before the first query's own
 
   // Strips of one key head are dealt to `parts` tasks in turn; each packs keys and values anew, which costs little.
   int64_t partsFor(int workers) const {
@@ -54,28 +52,28 @@ template <DType T> struct Forward {
     pool.run(a.batch * a.kvHeads * parts, [&](int64_t task, int worker) {
       const Scratch<T> s(a, scratch + worker * scratchStride);
       const int64_t unit = task / parts, sample = unit / a.kvHeads, kvHead = unit % a.kvHeads;
-      packPanels<wideRows, T>(headView(a.k, a, a.kvStride, sample, kvHead).byPosition(), 0, a.seq, 0, a.headDim, s.keys);
-      packPanels<wideRows, T>(headView(a.v, a, a.kvStride, sample, kvHead).transposed(), 0, a.headDim, 0, a.seq, s.values);
+      packPanels<wideRows, T>(keyView(a.k, a, sample, kvHead).byPosition(), 0, a.keys, 0, a.headDim, s.keys);
+      packPanels<wideRows, T>(keyView(a.v, a, sample, kvHead).transposed(), 0, a.headDim, 0, a.keys, s.values);
       for (int64_t item = task % parts; item < strips * group; item += parts)
         strip(s, sample, kvHead * group + item / strips, item % strips * wideCols);
     });
   }
 
   void strip(const Scratch<T>& s, int64_t sample, int64_t head, int64_t query) const {
-    const int64_t keyEnd = std::min(a.seq, query + wideCols), queries = keyEnd - query;
+    const int64_t queries = std::min<int64_t>(a.seq - query, wideCols), position = earlier + query, keyEnd = position + queries;
     packPanel<wideCols, T>(headView(a.q, a, a.qStride, sample, head).byPosition(), query, a.seq, 0, a.headDim, s.queries);
     RunningSoftmax run;
     for (int v = 0; v < wideVectors; v++) { run.largest[v] = broadcast(-INFINITY); run.sum[v] = zero(); }
     for (int64_t key = 0; key < keyEnd; key += keyChunk) {
       const int64_t keys = std::min(keyChunk, keyEnd - key), words = ceilDiv(keys, wordDepth<T>);
       const RunningSoftmax before = run;
-      scoreChunk(s, query, key, keys, run);
+      scoreChunk(s, position, key, keys, run);
       if (key > 0) rescale(s, before, run);
       if (a.dropProbability > 0) drawFactors(s, sample, head, query, key, keys);
-      if (a.dropProbability > 0) exponentiate<true>(s, query, key, words, run);
-      else exponentiate<false>(s, query, key, words, run);
+      if (a.dropProbability > 0) exponentiate<true>(s, position, key, words, run);
+      else exponentiate<false>(s, position, key, words, run);
       for (int64_t row = 0; row < a.headDim; row += wideRows)
-        multiplyWide<T>(words, s.values + row * seqWords + key / wordDepth<T> * wideRows, s.probabilities,
+        multiplyWide<T>(words, s.values + row * keyWords + key / wordDepth<T> * wideRows, s.probabilities,
                         s.sums + row * wideCols, key > 0);
     }
     finish(s, sample, head, query, queries, run);
@@ -87,11 +85,11 @@ template <DType T> struct Forward {
   }
 
   // Scores of keys [key, key + keys) and their maximum, in units of ln 2 after scaling.
-  void scoreChunk(const Scratch<T>& s, int64_t query, int64_t key, int64_t keys, RunningSoftmax& run) const {
+  void scoreChunk(const Scratch<T>& s, int64_t position, int64_t key, int64_t keys, RunningSoftmax& run) const {
     for (int64_t row = 0; row < keys; row += wideRows) {
       float* tile = s.scores + row * wideCols;
       multiplyWide<T>(headWords, s.keys + (key + row) * headWords, s.queries, tile, false);
-      const int64_t behind = key + row - query;
+      const int64_t behind = key + row - position;
       SHUNYA_UNROLL
       for (int y = 0; y < wideRows; y++) {
         SHUNYA_UNROLL
@@ -119,10 +117,10 @@ template <DType T> struct Forward {
   // Scores become probabilities (not yet divided by their sum), in place, as words of the product with the values. The
   // sum is that of all of them: dropout acts on probabilities that are already normalised.
   template <bool drop>
-  void exponentiate(const Scratch<T>& s, int64_t query, int64_t key, int64_t words, RunningSoftmax& run) const {
+  void exponentiate(const Scratch<T>& s, int64_t position, int64_t key, int64_t words, RunningSoftmax& run) const {
     constexpr int depth = wordDepth<T>;
     for (int64_t w = 0; w < words; w++) {
-      const int64_t behind = key + w * depth - query;
+      const int64_t behind = key + w * depth - position;
       SHUNYA_UNROLL
       for (int v = 0; v < wideVectors; v++) {
         vf probability[depth];
@@ -166,7 +164,10 @@ template <DType T> struct Forward {
 
 }  // namespace
 
+static bool isByRow(const AttentionArgs& a) { return a.seq <= fewQueries && a.dropProbability == 0; }
+
 size_t attentionScratch(const AttentionArgs& a, int workers) {
+  if (isByRow(a)) return 0;
   int64_t bytes = 0;
   withDType(a.dtype, [&](auto tag) { bytes = Scratch<decltype(tag)::value>(a, nullptr).bytes; });
   return bytes * workers;
@@ -176,6 +177,7 @@ void attention(const AttentionArgs& a, Pool& pool, void* scratch) {
   if (a.batch == 0 || a.seq == 0) return;
   withDType(a.dtype, [&](auto tag) {
     constexpr DType T = decltype(tag)::value;
+    if (isByRow(a)) return RowForward<T>{a}.run(pool);
     Forward<T>{a}.run(pool, (char*)scratch, Scratch<T>(a, nullptr).bytes);
   });
 }

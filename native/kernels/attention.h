@@ -53,6 +53,11 @@ inline char* headAddress(const void* base, const AttentionArgs& a, int64_t strid
 inline HeadView headView(const void* base, const AttentionArgs& a, int64_t stride, int64_t sample, int64_t head) {
   return {headAddress(base, a, stride, sample, head), stride, a.dtype};
 }
+// The same of keys or values, of which a sample may have more rows.
+inline HeadView keyView(const void* base, const AttentionArgs& a, int64_t sample, int64_t kvHead) {
+  const int64_t first = sample * a.keys * a.kvStride + kvHead * a.headDim;
+  return {(const char*)base + first * (int64_t)dtypeBytes(a.dtype), a.kvStride, a.dtype};
+}
 
 // All panels of `width` rows of an operand, one after the other.
 template <int width, DType T>

@@ -4,8 +4,7 @@
 // the second-level cache), tiles. How the depth is cut depends on k and the dtype alone and every element of C belongs to one
 // task, so neither the number of workers nor the shape of the rest changes a bit of an element's sum.
 #include "declarations.h"
-#include "gelu.h"
-#include "matmul.h"
+#include "matmul_row.h"
 
 namespace shunya::SHUNYA_ISA {
 namespace {
@@ -60,27 +59,12 @@ struct Layout {
   size_t bytes(int workers) const { return colBytes + workers * rowBytes + sumBytes; }
 };
 
-template <class Extent> vf loadAs(DType type, const void* base, int64_t i, Extent extent) {
-  if (type == DType::F32) return load<DType::F32>(base, i, extent);
-  return type == DType::BF16 ? load<DType::BF16>(base, i, extent) : load<DType::F16>(base, i, extent);
-}
-template <class Extent> void storeAs(DType type, void* base, int64_t i, vf x, Extent extent) {
-  if (type == DType::F32) store<DType::F32>(base, i, x, extent);
-  else if (type == DType::BF16) store<DType::BF16>(base, i, x, extent);
-  else store<DType::F16>(base, i, x, extent);
-}
-
 // What stands between a finished fp32 tile and C: the old C or the bias, the activation, one rounding.
 void finishTile(const MatmulArgs& g, int64_t row, int64_t col, int64_t rows, int64_t cols, const float* tile, int64_t ldTile) {
   for (int64_t y = 0; y < rows; y++) {
     const int64_t start = (row + y) * g.ldc + col;
     eachVector(0, cols, [&](int64_t x, auto extent) {
-      vf value = load<DType::F32>(tile + y * ldTile, x, extent);
-      if (g.accumulate) value = loadAs(g.cType, g.c, start + x, extent) + value;
-      if (g.bias) value = value + loadAs(g.biasType, g.bias, col + x, extent);
-      if (g.preActivation) storeAs(g.cType, g.preActivation, start + x, value, extent);
-      if (g.activation == Activation::GeluTanh) value = geluOf(value);
-      storeAs(g.cType, g.c, start + x, value, extent);
+      finishColumns(g, start + x, col + x, load<DType::F32>(tile + y * ldTile, x, extent), extent);
     });
   }
 }
@@ -165,7 +149,15 @@ template <DType T> struct Product {
   }
 };
 
+template <DType T> void multiplyRow(const MatmulArgs& g, const Blocking& p, Pool& pool, void* scratch) {
+  RowProduct<T>{g, p.depthBlock, (uint32_t*)scratch}.run(p.workers, [&](int64_t tasks, auto&& body) {
+    if (p.workers > 1 && tasks > 1) return pool.run(tasks, [&](int64_t task, int) { body(task); });
+    for (int64_t task = 0; task < tasks; task++) body(task);
+  });
+}
+
 template <DType T> void multiply(const MatmulArgs& g, const Blocking& p, Pool& pool, void* scratch) {
+  if (g.m == 1) return multiplyRow<T>(g, p, pool, scratch);
   Product<T>{g, p, Layout(g, p), (char*)scratch}.run(pool);
 }
 
@@ -173,6 +165,7 @@ template <DType T> void multiply(const MatmulArgs& g, const Blocking& p, Pool& p
 
 size_t matmulScratch(const MatmulArgs& g, int workers) {
   if (g.m == 0 || g.n == 0) return 0;
+  if (g.m == 1) return roundUp(ceilDiv(g.k, wordDepthOf(g.a.dtype)), VL) * 4;
   const Blocking p = planBlocks(g, workers);
   return Layout(g, p).bytes(p.workers);
 }

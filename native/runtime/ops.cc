@@ -5,10 +5,11 @@ namespace shunya {
 static const OpRow opRows[] = {
     {"fill", 5, false, prepareFill},
     {"copy", 5, false, prepareCopy},
+    {"copyRows", 8, false, prepareCopyRows},
     {"cast", 7, false, prepareCast},
     {"initNormal", 8, false, prepareInitNormal},
     {"matmul", 25, true, prepareMatmul},
-    {"attention", 25, true, prepareAttention},
+    {"attention", 26, true, prepareAttention},
     {"attentionBackward", 36, true, prepareAttentionBackward},
     {"layerNorm", 16, false, prepareLayerNorm},
     {"layerNormBackward", 23, true, prepareLayerNormBackward},

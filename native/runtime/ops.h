@@ -50,6 +50,7 @@ PreparedOp prepareCrossEntropy(ArgReader&, int);
 // ops_flat.cc
 PreparedOp prepareFill(ArgReader&, int);
 PreparedOp prepareCopy(ArgReader&, int);
+PreparedOp prepareCopyRows(ArgReader&, int);
 PreparedOp prepareCast(ArgReader&, int);
 PreparedOp prepareInitNormal(ArgReader&, int);
 PreparedOp prepareGelu(ArgReader&, int);

@@ -17,6 +17,18 @@ PreparedOp prepareCopy(ArgReader& a, int) {
   return {[=](OpContext& on, void*) { kernels().copy(bytes, src, dst, on.pool); }};
 }
 
+PreparedOp prepareCopyRows(ArgReader& a, int) {
+  const int64_t rows = a.size("rows"), bytes = a.size("bytes"), srcStride = a.size("srcStride"), dstStride = a.size("dstStride");
+  const auto srcSpan = a.span("src"), dstSpan = a.span("dst");
+  if (dstStride < bytes) a.fail("dstStride", std::to_string(dstStride), "at least bytes: rows must not overlap");
+  const auto extent = [=](int64_t stride) { return rows == 0 ? 0 : (double)(rows - 1) * stride + bytes; };
+  const char* src = (const char*)a.at(srcSpan, extent(srcStride), 1, 1);
+  char* dst = (char*)a.at(dstSpan, extent(dstStride), 1, 1);
+  return {[=](OpContext&, void*) {
+    for (int64_t row = 0; row < rows; row++) memcpy(dst + row * dstStride, src + row * srcStride, bytes);
+  }};
+}
+
 PreparedOp prepareCast(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType from = a.dtype("srcType"), to = a.dtype("dstType");
   const auto srcSpan = a.span("src"), dstSpan = a.span("dst");

@@ -56,11 +56,12 @@ static AttentionSpans readAttention(ArgReader& r, AttentionArgs& f) {
 static double rowsExtent(const AttentionArgs& f, int64_t stride, int64_t heads) {
   return extent(f.batch * f.seq, stride, heads * f.headDim, 1);
 }
+static double keysExtent(const AttentionArgs& f) { return extent(f.batch * f.keys, f.kvStride, f.kvHeads * f.headDim, 1); }
 
 static void resolveAttention(ArgReader& r, AttentionArgs& f, const AttentionSpans& s) {
   f.q = r.at(s.q, rowsExtent(f, f.qStride, f.heads), f.dtype);
-  f.k = r.at(s.k, rowsExtent(f, f.kvStride, f.kvHeads), f.dtype);
-  f.v = r.at(s.v, rowsExtent(f, f.kvStride, f.kvHeads), f.dtype);
+  f.k = r.at(s.k, keysExtent(f), f.dtype);
+  f.v = r.at(s.v, keysExtent(f), f.dtype);
   f.out = r.at(s.out, rowsExtent(f, f.outStride, f.heads), f.dtype);
   f.lse = r.at<float>(s.lse, (double)f.batch * f.heads * f.seq, DType::F32);
 }
@@ -68,6 +69,9 @@ static void resolveAttention(ArgReader& r, AttentionArgs& f, const AttentionSpan
 PreparedOp prepareAttention(ArgReader& r, int workers) {
   AttentionArgs f{};
   const AttentionSpans s = readAttention(r, f);
+  f.keys = r.size("keys", 0, 1 << 24);
+  if (f.keys < f.seq) r.fail("keys", std::to_string(f.keys), "at least seq");
+  if (f.keys > f.seq && f.dropProbability > 0) r.fail("dropProbability", "dropout with earlier keys", "0, or keys as many as seq");
   resolveAttention(r, f, s);
   if (f.batch == 0 || f.seq == 0) return nothing();
   const Kernels* kernel = &kernels();
@@ -77,6 +81,7 @@ PreparedOp prepareAttention(ArgReader& r, int workers) {
 PreparedOp prepareAttentionBackward(ArgReader& r, int workers) {
   AttentionBackwardArgs k{};
   const AttentionSpans s = readAttention(r, k.f);
+  k.f.keys = k.f.seq;
   const auto dOut = r.span("dOut"); k.dOutStride = r.size("dOutStride");
   const auto dq = r.span("dq"), dk = r.span("dk"), dv = r.span("dv");
   k.dqStride = r.size("dqStride"); k.dkvStride = r.size("dkvStride");

@@ -5,11 +5,12 @@ import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
 import { type LlamaConfig, llamaArchitectures } from "../nn/models/llama-config.ts";
 import { isLlama, type ModelConfig } from "../nn/models/models.ts";
 import { describeJson } from "./describe.ts";
-import { parseGpt2Config, renderGpt2Config } from "./gpt2-json.ts";
+import { gpt2Record, parseGpt2Config } from "./gpt2-json.ts";
 import { canonicalName, gpt2TensorShapes, isNoWeight } from "./gpt2-tensors.ts";
 import { parseConfigRecord } from "./json-config.ts";
-import { parseLlamaConfig, renderLlamaConfig } from "./llama-json.ts";
+import { llamaRecord, parseLlamaConfig } from "./llama-json.ts";
 import { canonicalLlamaName, isNoLlamaWeight, llamaTensorShapes } from "./llama-tensors.ts";
+import { type WeightType, weightTypes } from "./weight-names.ts";
 
 /** The tensors of a model's files. */
 export interface TensorNames {
@@ -36,9 +37,11 @@ export function parseModelConfig(text: string, path: string): ModelConfig {
   throw new ModelError(`${path}: model_type: found ${describeJson(type)}; wanted one of ${known}`);
 }
 
-/** The text of a config.json that Hugging Face's classes read. */
-export const renderModelConfig = (config: ModelConfig): string =>
-  isLlama(config) ? renderLlamaConfig(config) : renderGpt2Config(config);
+/** The text of a config.json that Hugging Face's classes read. @param dtype of the weights beside it */
+export function renderModelConfig(config: ModelConfig, dtype: WeightType = "fp32"): string {
+  const record = isLlama(config) ? llamaRecord(config) : gpt2Record(config);
+  return `${JSON.stringify({ ...record, torch_dtype: weightTypes[dtype].torch }, undefined, 2)}\n`;
+}
 
 export const tensorNamesOf = (config: ModelConfig): TensorNames =>
   isLlama(config) ? llamaNames(config) : gpt2Names(config);

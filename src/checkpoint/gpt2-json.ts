@@ -47,13 +47,17 @@ export function parseGpt2Config(text: string, path: string): Gpt2Config {
   return Object.freeze(config);
 }
 
-/** The text of a config.json that Hugging Face's GPT2LMHeadModel reads. */
-export function renderGpt2Config(config: Gpt2Config): string {
-  const record = {
+const publishedEndOfText = 50256;
+
+/** A config.json that Hugging Face's GPT2LMHeadModel reads. */
+export function gpt2Record(config: Gpt2Config): object {
+  return {
     model_type: "gpt2",
     architectures: ["GPT2LMHeadModel"],
     activation_function: "gelu_new",
     vocab_size: config.vocabularySize,
+    // What transformers takes where these are left out would be beyond the vocabulary.
+    ...(config.vocabularySize <= publishedEndOfText && { bos_token_id: null, eos_token_id: null }),
     n_positions: config.positions,
     n_ctx: config.positions,
     n_embd: config.hidden,
@@ -66,7 +70,5 @@ export function renderGpt2Config(config: Gpt2Config): string {
     attn_pdrop: config.attentionDropout,
     resid_pdrop: config.residualDropout,
     tie_word_embeddings: config.tied,
-    torch_dtype: "float32",
   };
-  return `${JSON.stringify(record, undefined, 2)}\n`;
 }

@@ -1,16 +1,21 @@
 /** A model folder as Hugging Face lays it out: config.json, and weights in one safetensors file or in shards with an index. */
 
-import { mkdir, readFile, stat } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
 import { architectureOf, type ModelConfig } from "../nn/models/models.ts";
-import { parseModelConfig, renderModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
-import { type Pieces, writeAtomically } from "./atomic-file.ts";
-import { describeJson } from "./describe.ts";
+import { parseModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
 import { openSafetensors } from "./safetensors.ts";
-import { type NewTensor, writeSafetensors } from "./safetensors-writer.ts";
 import { openTorchWeights } from "./torch-weights.ts";
 import type { WeightFile } from "./weight-file.ts";
+import {
+  configName,
+  otherWeights,
+  parseIndex,
+  safetensorsNames,
+  torchNames,
+  type WeightNames,
+} from "./weight-names.ts";
 
 /** Names may be given with or without the prefix `transformer.` (GPT-2) or `model.`, whichever the file has. */
 export interface ModelWeights {
@@ -28,27 +33,15 @@ export interface ModelFolder extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-const configName = "config.json";
-const weightsName = "model.safetensors";
-interface WeightKind {
-  readonly file: string;
-  readonly index: string;
-  readonly extension: string;
+interface WeightKind extends WeightNames {
   open(path: string): Promise<WeightFile>;
 }
 
 /** Where a folder has weights of both kinds, they are the same, and safetensors needs no care. */
 const weightKinds: readonly WeightKind[] = [
-  { file: weightsName, index: `${weightsName}.index.json`, extension: ".safetensors", open: openSafetensors },
-  {
-    file: "pytorch_model.bin",
-    index: "pytorch_model.bin.index.json",
-    extension: ".bin",
-    open: openTorchWeights,
-  },
+  { ...safetensorsNames, open: openSafetensors },
+  { ...torchNames, open: openTorchWeights },
 ];
-/** Weights in a form that is not read here; taking such a folder for one without weights would train from scratch unasked. */
-const otherWeights = ["tf_model.h5", "flax_model.msgpack"];
 
 /** Opens a folder and checks its configuration and every tensor's presence and shape. Throws ModelError. */
 export async function openModelFolder(folder: string): Promise<ModelFolder> {
@@ -64,23 +57,6 @@ export async function openModelFolder(folder: string): Promise<ModelFolder> {
     await Promise.all(files.map((file) => file.close()));
     throw error;
   }
-}
-
-/**
- * Writes config.json and model.safetensors (fp32) into `folder`, which is made if it is not there. `source` gives each tensor's
- * bytes in pieces, in the order of `tensors`. Each file appears only once it is complete; the configuration comes last.
- */
-export async function writeModelFolder<T extends NewTensor>(
-  folder: string,
-  config: ModelConfig,
-  tensors: readonly T[],
-  source: (tensor: T) => Pieces,
-): Promise<void> {
-  await mkdir(folder, { recursive: true }).catch((error: Error) => {
-    throw new ModelError(`${folder} cannot be made: ${error.message}`, { cause: error });
-  });
-  await writeSafetensors(join(folder, weightsName), tensors, source);
-  await writeAtomically(join(folder, configName), [new TextEncoder().encode(renderModelConfig(config))]);
 }
 
 async function readConfig(folder: string): Promise<string> {
@@ -100,7 +76,9 @@ async function openWeightFiles(folder: string): Promise<WeightFile[]> {
   }
   for (const name of otherWeights) {
     if (!(await exists(join(folder, name)))) continue;
-    throw new ModelError(`${folder} has its weights in ${name}; wanted ${weightsName}: convert them to safetensors`);
+    throw new ModelError(
+      `${folder} has its weights in ${name}; wanted ${safetensorsNames.file}: convert them to safetensors`,
+    );
   }
   return [];
 }
@@ -124,24 +102,6 @@ async function openShards(folder: string, { index, extension, open }: WeightKind
     await Promise.all([...files.values()].map((file) => file.close()));
     throw error;
   }
-}
-
-function parseIndex(path: string, text: string, extension: string): [tensor: string, shard: string][] {
-  let map: unknown;
-  try {
-    map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
-  } catch (error) {
-    throw new ModelError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
-  }
-  if (typeof map !== "object" || map === null || Object.keys(map).length === 0)
-    throw new ModelError(`${path} has no weight_map; wanted tensor names and their files`);
-  return Object.entries(map).map(([tensor, shard]) => {
-    // A shard lies beside its index; anything else could read outside the folder.
-    const plain = typeof shard === "string" && shard.endsWith(extension) && basename(shard) === shard;
-    if (!plain)
-      throw new ModelError(`${path}: tensor ${tensor}: found ${describeJson(shard)}; wanted a ${extension} file name`);
-    return [tensor, shard];
-  });
 }
 
 async function exists(path: string): Promise<boolean> {

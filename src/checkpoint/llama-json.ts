@@ -147,11 +147,11 @@ function readWindow(read: ConfigReader, { window }: Family, layers: number): Sli
   return { tokens: read.count("sliding_window", windowLeftOut), fromLayer };
 }
 
-/** The text of a config.json that Hugging Face's classes read. */
-export function renderLlamaConfig(config: LlamaConfig): string {
+/** A config.json that Hugging Face's classes read. */
+export function llamaRecord(config: LlamaConfig): object {
   const { architecture, attentionBias, slidingWindow } = config;
   const { className, window, attentionBias: fixedBias, hasFeedForwardBias } = families[architecture];
-  const record = {
+  return {
     model_type: architecture,
     architectures: [className],
     ...config.specialTokens,
@@ -178,7 +178,5 @@ export function renderLlamaConfig(config: LlamaConfig): string {
       max_window_layers: slidingWindow?.fromLayer ?? config.layers,
     }),
     tie_word_embeddings: config.tied,
-    torch_dtype: "float32",
   };
-  return `${JSON.stringify(record, undefined, 2)}\n`;
 }

@@ -1,33 +1,43 @@
 /** From a running engine to a model folder. */
 import type { ModelConfig } from "../nn/models/models.ts";
+import { elementsOf } from "../tensor/tensor.ts";
 import type { Engine } from "../zero/engine.ts";
-import { writeModelFolder } from "./huggingface.ts";
+import { defaultFormat, type ModelFormat } from "./weight-names.ts";
+import { beyondFp16, type ModelTensor, writeModel } from "./write-model.ts";
 
 /**
- * Writes config.json and model.safetensors (fp32, from the master weights) in Hugging Face's layout. Every rank calls it, since
- * each holds a part; rank 0 writes, piece by piece, and each file appears only once it is complete.
- * @throws ModelError where the folder cannot be written
+ * Writes config.json and the master weights in Hugging Face's layout: in fp32, or rounded to a 16-bit type. Every rank calls it, since
+ * each holds a part; rank 0 writes, piece by piece. A model that is in the folder stays whole until the new one is complete.
+ * @throws ModelError on rank 0 where the folder cannot be written
  */
 export async function saveModel<B extends object>(
   engine: Engine<B>,
   config: ModelConfig,
   folder: string,
+  format: Partial<ModelFormat> = {},
 ): Promise<void> {
   const pieces = engine.weights();
-  if (engine.group.rank !== 0) {
-    for await (const _ of pieces);
-    return;
-  }
-  const tensors = engine.plan.units
-    .flatMap((unit) => unit.flats.flatMap((flat) => flat.pieces))
-    .map(({ name, shape, elements }) => ({ name, shape, elements, dtype: "F32" as const }));
-  const bytesOf = async function* (elements: number): AsyncGenerator<Uint8Array> {
+  const tensors = engine.plan.units.flatMap((unit) => unit.flats.flatMap((flat) => flat.pieces));
+  const values = async function* ({ shape }: ModelTensor): AsyncGenerator<Float32Array> {
+    const elements = elementsOf(shape);
     for (let done = 0; done < elements; ) {
       const { value, done: ended } = await pieces.next();
       if (ended) return;
       done += value.values.length;
-      yield new Uint8Array(value.values.buffer, value.values.byteOffset, value.values.byteLength);
+      yield value.values;
     }
   };
-  await writeModelFolder(folder, config, tensors, (tensor) => bytesOf(tensor.elements));
+  try {
+    if (engine.group.rank === 0) await writeModel(folder, { config, tensors, values }, { ...defaultFormat, ...format });
+  } finally {
+    // The ranks gather together: one that stopped early, for a full disk, would keep the others waiting.
+    for await (const _ of pieces);
+  }
+}
+
+/** Whether fp16 holds every weight. Every rank calls it, and all have the same answer. */
+export async function fitsFp16<B extends object>(engine: Engine<B>): Promise<boolean> {
+  let fits = true;
+  for await (const { values } of engine.weights()) fits &&= beyondFp16(values) === undefined;
+  return fits;
 }

@@ -23,6 +23,8 @@ const actsOnNumbers: Readonly<Record<keyof ResolvedConfig, boolean>> = {
   gradientReduction: true,
   optimizer: true,
   parameterGroups: true,
+  freeze: true,
+  lora: true,
   schedule: true,
   sizes: false,
   overlapComm: false,

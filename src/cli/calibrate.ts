@@ -1,11 +1,13 @@
 /** `shunya doctor --calibrate`: measures this machine by small training runs on all its cores, and keeps what plan and simulate then go by. */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, homedir, totalmem } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { swapGround } from "../device/swap-folder.ts";
 import { measureShares, median, passNames, SwapSpeed, usualRecordBytes } from "../device/swap-speed.ts";
-import { ShunyaError, UsageError } from "../errors/errors.ts";
+import { InterruptedError, ShunyaError, UsageError } from "../errors/errors.ts";
 import { type Calibration, coreRates, type DriveRates, isCalibration, type Tally } from "../hardware/calibration.ts";
+import { exitCodes } from "../launch/exit-codes.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
@@ -55,8 +57,10 @@ function jobs(): CalibrationJob[] {
   ];
 }
 
-/** @throws UsageError for a folder or file that cannot be used, ShunyaError where a run fails */
+/** @throws UsageError for a folder or file that cannot be used, ShunyaError where a run fails or is stopped */
 export async function runCalibrate({ file, folder }: CalibrateOptions, logger: Logger): Promise<void> {
+  checkTarget(file);
+  if (folder !== undefined) swapGround(folder);
   const text = `Measuring ${availableParallelism()} cores by training a small GPT on each; other work on this machine disturbs it.`;
   process.stdout.write(`${wrap(text)}\n`);
   const calibration = await calibrate(folder, logger);
@@ -64,6 +68,17 @@ export async function runCalibrate({ file, folder }: CalibrateOptions, logger: L
   process.stdout.write(
     `\n${renderCalibration(calibration)}\n\nKept in ${file}: plan and simulate speak of this machine by it.\n`,
   );
+}
+
+/** Before the measuring, which takes a minute. @throws UsageError for a file of another kind, or one that cannot be written */
+function checkTarget(file: string): void {
+  readCalibration(file);
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+    accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
+  } catch (error) {
+    throw cannotKeep(file, error as Error);
+  }
 }
 
 /** @param folder on the drive that is measured too @throws UsageError, ShunyaError */
@@ -99,6 +114,8 @@ async function addRun(tallies: Map<string, Tally>, job: CalibrationJob, ranks: n
   });
   for (let rank = 0; rank < ranks; rank++) launch.send(rank, job);
   const { exitCode } = await launch.outcome;
+  if (exitCode === exitCodes.interrupted)
+    throw new InterruptedError("stopped on request; nothing of what was measured is kept");
   if (exitCode !== 0) throw new ShunyaError("DEVICE", "a measuring run failed; its message is above");
 }
 
@@ -129,9 +146,12 @@ function keep(calibration: Calibration, file: string): void {
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, `${JSON.stringify(calibration, undefined, 2)}\n`);
   } catch (error) {
-    throw new UsageError(`${file} cannot be written: ${(error as Error).message}; name another with --output FILE`);
+    throw cannotKeep(file, error as Error);
   }
 }
+
+const cannotKeep = (file: string, { message }: Error): UsageError =>
+  new UsageError(`${file} cannot be written: ${message}; name another with --output FILE`);
 
 /** Of a core's peak in registers, what products and attention reach in training, and what memory gives a core: usual shares. */
 const usual = { products: 0.85, attention: 0.6, memoryBytesPerSecond: 1e10, collectiveBytesPerSecond: 8e9 };

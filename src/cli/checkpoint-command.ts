@@ -1,6 +1,8 @@
 /** The flags of `shunya checkpoint`. */
-import { Command, Option } from "commander";
+import { Command } from "commander";
+import { defaultFormat, type WeightType } from "../checkpoint/weight-names.ts";
 import { createLogger } from "../log/logger.ts";
+import { dtypeOption } from "./output-flags.ts";
 import { parseBytes } from "./parse.ts";
 
 export function checkpointCommand(): Command {
@@ -33,7 +35,7 @@ const verifyCommand = (): Command =>
 
 interface ExportFlags {
   readonly output: string;
-  readonly dtype: "fp32" | "bf16" | "fp16";
+  readonly dtype: WeightType;
   readonly maxShardSize: number;
   readonly model?: string;
 }
@@ -43,8 +45,8 @@ const exportCommand = (): Command =>
     .description("the weights as a model folder in Hugging Face's layout")
     .argument("<dir>", "a checkpoint, or a folder of them: then the newest undamaged one")
     .requiredOption("--output <folder>", "gets config.json and the weights")
-    .addOption(new Option("--dtype <type>", "of the weights").choices(["fp32", "bf16", "fp16"]).default("fp32"))
-    .option("--max-shard-size <size>", "bytes of a file of weights", parseBytes, 5e9)
+    .addOption(dtypeOption("--dtype").default(defaultFormat.dtype))
+    .option("--max-shard-size <size>", "bytes of a file of weights", parseBytes, defaultFormat.maxShardBytes)
     .option("--model <name|dir>", "the model, where the checkpoint does not say it")
     .action(async (folder: string, flags: ExportFlags) => {
       const { runExport } = await import("./checkpoint-export.ts");

@@ -1,8 +1,9 @@
 /** `shunya checkpoint export`: a checkpoint's weights for others to load. */
-import { renderModelConfig, tensorNamesOf } from "../checkpoint/architectures.ts";
+import { tensorNamesOf } from "../checkpoint/architectures.ts";
 import { exportModel } from "../checkpoint/export-model.ts";
 import { findTraining } from "../checkpoint/find-training.ts";
 import type { Manifest } from "../checkpoint/training-manifest.ts";
+import type { WeightType } from "../checkpoint/weight-names.ts";
 import { CheckpointError, UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
@@ -12,17 +13,11 @@ import { openModel } from "./job.ts";
 export interface ExportRequest {
   readonly folder: string;
   readonly output: string;
-  readonly dtype: keyof typeof types;
+  readonly dtype: WeightType;
   readonly maxShardSize: number;
   /** Where the checkpoint does not say it. */
   readonly model?: string;
 }
-
-const types = {
-  fp32: ["F32", "float32"],
-  bf16: ["BF16", "bfloat16"],
-  fp16: ["F16", "float16"],
-} as const;
 
 /** @throws CheckpointError, ModelError, UsageError */
 export async function runExport(request: ExportRequest, logger: Logger): Promise<void> {
@@ -31,14 +26,8 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   const { folder, manifest } = checkpoint;
   const model = request.model === undefined ? modelOf(folder, manifest) : await configOf(request.model);
   checkModel(folder, manifest, model);
-  const [dtype, torchType] = types[request.dtype];
-  const config = renderModelConfig(model).replace('"torch_dtype": "float32"', `"torch_dtype": "${torchType}"`);
-  const { files, bytes } = await exportModel(checkpoint, {
-    folder: request.output,
-    config,
-    dtype,
-    mostShardBytes: request.maxShardSize,
-  });
+  const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize };
+  const { files, bytes } = await exportModel(checkpoint, model, request.output, format);
   process.stdout.write(
     `The model of step ${manifest.step} is in ${request.output}: ${formatBytes(bytes)} of weights in ${request.dtype}, ` +
       `${formatMany(files.length, "file")}.\n`,

@@ -8,6 +8,7 @@ import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
 import { createModel, type ModelConfig } from "../nn/models/models.ts";
+import { tuned } from "../nn/tuning.ts";
 import { formatMany } from "../report/numbers.ts";
 import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
@@ -17,13 +18,14 @@ export const checkpointsOf = (output: string): string => join(output, "checkpoin
 /** What a checkpoint keeps of a job beside the engine's configuration. */
 export function runOf(
   job: TrainJob,
-  { model, prepared, tokenizer, tokens, sampler, seqLength, steps }: OpenedJob,
+  { model, prepared, tokenizer, rows, sampler, seqLength, steps }: OpenedJob,
 ): JsonObject {
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
     data: {
-      ...{ tokens: tokens.count, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+      ...{ tokens: rows.tokens, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+      ...(prepared.kind === "instructions" && { kind: prepared.kind }),
       ...(weights.length > 0 && { weights }),
     },
     ...(tokenizer === byteTokenizer ? {} : { tokenizer: tokenizer.name }),
@@ -81,7 +83,7 @@ export class Resumption {
     const { config, model } = opened;
     checkFits(
       { folder: this.folder, manifest: this.#manifest },
-      describeModel(createModel(model.config)).description,
+      describeModel(tuned(createModel(model.config), config)).description,
       config,
     );
     const { chosen: _, ...run } = runOf(job, opened);

@@ -1,5 +1,5 @@
 /** What was chosen for a `shunya train` without a model, in full, and how to keep it. */
-import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
+import { renderModelConfig } from "../checkpoint/architectures.ts";
 import { formatCount, formatDuration, formatMany, formatOperations } from "../report/numbers.ts";
 import { wrap } from "../report/wrap.ts";
 import { type Choice, type MachineSpeed, mostEpochs } from "./choice.ts";
@@ -16,7 +16,7 @@ export function renderChoice(choice: Choice, speed: MachineSpeed): string {
     `${formatOperations(speed.fp32)}/s in fp32 and ${formatOperations(speed.bf16)}/s in bf16).`,
     "",
     "The model (config.json):",
-    renderGpt2Config(model).trim(),
+    renderModelConfig(model).trim(),
     "",
     ...(settings === undefined ? [] : [`The configuration (${keptConfigName}):`, renderSettings(settings).trim(), ""]),
     ...lengthOf(choice)

@@ -4,7 +4,7 @@
  */
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
-import { WindowSampler } from "../data/sampler.ts";
+import { windowPlaces } from "../data/sampler.ts";
 import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import { shortagesOf } from "../report/refusal.ts";
 import { forecastShape } from "./foretell.ts";
@@ -94,7 +94,7 @@ async function weigh(
 ): Promise<{ choice: Choice; fits: boolean }> {
   const model = modelOf({ shape, vocabularySize }, request.seqLength);
   const seqLength = model.positions;
-  const { windowCount: windows } = new WindowSampler({ ...request, tokenCount, seqLength });
+  const { count: windows } = windowPlaces(tokenCount, seqLength);
   const microBatch = microBatchFor(windows, request, seqLength);
   const precision = speed.bf16 > leastGainOfBf16 * speed.fp32 ? "bf16" : "fp32";
   // A step's operations do not depend on how many steps there are, but the number of steps depends on them.

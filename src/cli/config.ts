@@ -8,6 +8,7 @@ import { SimulatedBackend } from "../device/simulated.ts";
 import { type ConfigProblem, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
 import { createModel } from "../nn/models/models.ts";
+import { tuned } from "../nn/tuning.ts";
 import { faultOf } from "../optim/groups.ts";
 import { createPlan } from "../plan/plan.ts";
 import type { PlannedSizes } from "../plan/sizes.ts";
@@ -99,6 +100,8 @@ const fields: readonly Field[] = [
   ),
   field("optimizer", ["optimizer.type", "optimizer.params.lr"], (c) => c.optimizer),
   field("parameterGroups", "shunya.parameter_groups", (c) => c.parameterGroups),
+  field("freeze", "shunya.freeze", (c) => c.freeze),
+  field("lora", ["shunya.lora.rank", "shunya.lora.alpha", "shunya.lora.targets", "shunya.lora.dropout"], (c) => c.lora),
   field("scheduler", "scheduler.type", (c) => c.schedule),
   field("overlapComm", "zero_optimization.overlap_comm", (c) => c.overlapComm, ["zero_optimization.stage"]),
   field("activationCheckpointing", "shunya.activation_checkpointing", (c) => c.activationCheckpointing),
@@ -145,15 +148,16 @@ export async function runConfig(question: ConfigQuestion, asJson: boolean): Prom
 }
 
 /** Sizes, or why there is no plan: a buffer for parameters that is too small for this model. */
-function planOf(config: ResolvedConfig, model: OpenedModel): { sizes?: PlannedSizes; problem?: ConfigProblem } {
-  const { description } = describeModel(createModel(model.config));
+function planOf(config: ConfigResolution, model: OpenedModel): { sizes?: PlannedSizes; problem?: ConfigProblem } {
   using device = new Device({ backend: new SimulatedBackend(1), arenaBytes: 2 ** 52 });
   try {
+    const { description } = describeModel(tuned(createModel(model.config), config));
     return { sizes: createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes };
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     const [path, ...message] = error.message.split(": ");
-    return { problem: { level: "error", path: path!, message: message.join(": ") } };
+    const { written = path!, line, column } = config.places.get(path!) ?? {};
+    return { problem: { level: "error", path: written, line, column, message: message.join(": ") } };
   }
 }
 

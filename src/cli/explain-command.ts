@@ -35,7 +35,7 @@ export const explainCommand = (): Command =>
     .option("--ranks <n>", "data-parallel ranks (default: 1)", parseInteger(1))
     .option(
       "--model <name|dir|file>",
-      "the model that numbers are for: a published name, a model folder, or a config.json",
+      "the model that numbers are for: a published name, a model folder, a config.json, or owner/name on Hugging Face",
     )
     .option("--params <n>", "in place of a model: its number of parameters, such as 1.5e9 or 1.5B", parseCount)
     .option("--seq-length <n>", "tokens of a sample (default: the model's positions)", parseInteger(1))

@@ -30,7 +30,7 @@ export interface OomQuestion extends Omit<ExplainQuestion, "file" | "ranks"> {
   readonly ranks: number | undefined;
 }
 
-/** @returns the exit code: 1 where the log has no such message, or the configuration has an error */
+/** @returns the exit code: 1 where the log has no such message, 2 where the configuration has an error */
 export async function runExplainOom(question: OomQuestion, asJson: boolean): Promise<number> {
   const columns = process.stdout.columns || terminalWidth;
   const findings = await readLog(question.log);
@@ -97,7 +97,7 @@ async function readConfig(
   );
   if (answer.problems.every(({ level }) => level === "warning")) return { config: answer.draft as ConfigResolution };
   process.stdout.write(renderConfigAnswer(answer, columns));
-  return { exitCode: exitCodes.internal };
+  return { exitCode: exitCodes.user };
 }
 
 function jobOf(question: OomQuestion, config: ConfigResolution | undefined, model: ExplainedModel | undefined): OomJob {

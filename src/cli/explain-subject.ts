@@ -4,7 +4,8 @@ import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import { UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
-import { createModel, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
+import { tuned } from "../nn/tuning.ts";
 import type { Placement } from "../plan/placement.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { placementOf, type Subject } from "../planner/explained.ts";
@@ -16,6 +17,7 @@ import type { Leaner, Misfit } from "../report/explain-advice.ts";
 import type { ConfigQuestion } from "./config.ts";
 import { estimateForDeepSpeed } from "./deepspeed-job.ts";
 import { forecastShape } from "./foretell.ts";
+import { meaningOf } from "./model-flags.ts";
 import type { PlannedMachine } from "./planned-machine.ts";
 import { type PlannedModel, plannedModel } from "./planned-model.ts";
 
@@ -47,7 +49,7 @@ export function modelOf({
   const planned = plannedModel({ params: parameters, model });
   const { shape, config } = planned;
   const known = { name: shape.name, hiddenSize: shape.hidden, parameterElements: shape.parameters };
-  const isOurs = model !== undefined && publishedConfig(model) !== undefined;
+  const isOurs = model !== undefined && meaningOf(model).kind === "published";
   return {
     ...planned,
     forConfig: config ? { model: isOurs ? model : config } : { model: undefined, described: known },
@@ -125,7 +127,7 @@ export function seqLengthOf(
 
 const planOf = (model: ModelConfig, config: ConfigResolution): Plan =>
   createPlan({
-    model: describeModel(createModel(model)).description,
+    model: describeModel(tuned(createModel(model), config)).description,
     config: withAnyDisk(config),
     alignmentBytes: alignmentBytes(),
   });
@@ -133,10 +135,11 @@ const planOf = (model: ModelConfig, config: ConfigResolution): Plan =>
 /** A forecast makes every collective and every update's piece of two steps one by one. */
 const mostPieces = 1e5;
 
-function isCountable({ parameterElements, worldSize, sizes }: Plan): boolean {
-  const collectives = parameterElements / Math.min(sizes.reduceBucket.elements, sizes.allgatherBucket.elements);
-  const updates = parameterElements / worldSize / sizes.subGroup.elements;
-  return Math.max(collectives, updates) <= mostPieces;
+function isCountable({ parameterElements, trainableElements, worldSize, sizes }: Plan): boolean {
+  const reductions = trainableElements / sizes.reduceBucket.elements;
+  const gathers = parameterElements / sizes.allgatherBucket.elements;
+  const updates = trainableElements / worldSize / sizes.subGroup.elements;
+  return Math.max(reductions, gathers, updates) <= mostPieces;
 }
 
 /** A plan needs the name of a folder, and no folder. */

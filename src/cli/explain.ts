@@ -32,13 +32,13 @@ export async function explainConfig(question: ExplainQuestion, reading: ConfigRe
   };
 }
 
-/** @returns the exit code: 1 where the file has an error, which is then shown as `shunya config` shows it */
+/** @returns the exit code: 2 where the file has an error, which is then shown as `shunya config` shows it */
 export async function runExplain(question: ExplainQuestion, asJson: boolean): Promise<number> {
   const columns = process.stdout.columns || terminalWidth;
   const { answer, explanation } = await explainConfig(question, readConfigFile(question.file));
   if (explanation === undefined) {
     process.stdout.write(asJson ? renderConfigJson(answer) : renderConfigAnswer(answer, columns));
-    return exitCodes.internal;
+    return exitCodes.user;
   }
   process.stdout.write(
     asJson ? `${JSON.stringify(explanation, undefined, 2)}\n` : renderExplanation(explanation, columns),

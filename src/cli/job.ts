@@ -1,20 +1,32 @@
 /** A training job as plain data: what the command line said, checked, and in a form that every rank reads alike. */
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
+import type { ModelFormat } from "../checkpoint/weight-names.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
+import { ConversationRows } from "../data/conversation-rows.ts";
+import { type ConversationSummary, summarise } from "../data/conversation-summary.ts";
 import { MixedSampler } from "../data/mixed-sampler.ts";
 import { type PreparedData, type PreparedSource, type PrepareOptions, prepareData } from "../data/prepare.ts";
-import { type Sampler, type SamplerOptions, WindowSampler } from "../data/sampler.ts";
+import { type Rows, WindowRows } from "../data/rows.ts";
+import {
+  type RowPlaces,
+  RowSampler,
+  type Sampler,
+  type SamplerOptions,
+  samplePlaces,
+  windowPlaces,
+} from "../data/sampler.ts";
 import { splitOff } from "../data/split.ts";
 import { defaultCacheFolder } from "../data/token-cache.ts";
-import { openRanges, type TokenSource } from "../data/tokens.ts";
-import { UsageError } from "../errors/errors.ts";
+import { openRanges } from "../data/tokens.ts";
+import { DataError, UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
-import { createModel, longestSequence, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
+import { createModel, longestSequence, type ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { findTokenizer } from "../tokenizer/open.ts";
 import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { meaningOf, shownModel } from "./model-flags.ts";
 import { type ValidationData, validationData } from "./validation.ts";
 
 /** What `shunya train` was asked for. */
@@ -31,15 +43,17 @@ export interface TrainJob {
   /** A file, or what was chosen. */
   readonly config: string | object | undefined;
   readonly overrides: readonly Override[];
-  /** A published name, a folder, or a shape that was chosen. */
+  /** A published name, a folder (names of models on a hub have become one), or a shape that was chosen. */
   readonly model: string | ModelConfig;
   readonly data: readonly string[];
   /** How documents become tokens, where that is not left to its defaults. */
   readonly reading?: ReadingOptions | undefined;
   /** The data as the command found them: ranks open them without looking at them again. */
-  readonly prepared?: PreparedData | undefined;
+  readonly prepared?: JobData | undefined;
   /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
   readonly evalEvery?: number | undefined;
+  /** Prompts that the model in training continues, as often. */
+  readonly samplePrompts?: readonly string[] | undefined;
   /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
   readonly tokenizer?: string | undefined;
   readonly ranks: number;
@@ -54,6 +68,8 @@ export interface TrainJob {
   readonly hostMemoryBytes: number | undefined;
   readonly threads: number;
   readonly output: string | undefined;
+  /** Of the model there. Undefined: fp32, in files of the usual size. */
+  readonly outputFormat?: Partial<ModelFormat> | undefined;
   /** A checkpoint after every so many steps. Undefined: none. */
   readonly saveEvery: number | undefined;
   /** How many checkpoints stay. Undefined: all. */
@@ -73,13 +89,18 @@ export interface ReadingOptions {
   readonly validation?: { readonly share: number } | { readonly data: readonly string[] } | undefined;
 }
 
+export interface JobData extends PreparedData {
+  /** Of instruction data: those that are trained on. */
+  readonly summary?: ConversationSummary;
+}
+
 /** A job with everything it names opened and checked. */
 export interface OpenedJob extends AsyncDisposable {
   readonly config: ConfigResolution;
   readonly model: OpenedModel;
-  readonly prepared: PreparedData;
+  readonly prepared: JobData;
   readonly tokenizer: Tokenizer;
-  readonly tokens: TokenSource;
+  readonly rows: Rows;
   readonly sampler: Sampler;
   readonly validation: ValidationData | undefined;
   readonly seqLength: number;
@@ -96,10 +117,10 @@ export interface OpenedModel extends AsyncDisposable {
  * training begins from scratch: its vocabulary is the tokenizer's then.
  */
 export async function openModel(model: TrainJob["model"], tokenizer: Tokenizer = byteTokenizer): Promise<OpenedModel> {
-  const named = typeof model === "string" ? publishedConfig(model) : model;
-  if (named === undefined) return openModelFolder(model as string);
+  const meaning = typeof model === "string" ? meaningOf(model) : ({ kind: "published", config: model } as const);
+  if (meaning.kind !== "published") return openModelFolder(model as string);
   const hasOwn = typeof model === "string" && tokenizer !== byteTokenizer;
-  const config = hasOwn ? { ...named, vocabularySize: tokenizer.vocabularySize } : named;
+  const config = hasOwn ? { ...meaning.config, vocabularySize: tokenizer.vocabularySize } : meaning.config;
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
 }
 
@@ -114,7 +135,7 @@ export async function openJobTokenizer({
 }
 
 function isFolder(model: TrainRequest["model"]): model is string {
-  return typeof model === "string" && publishedConfig(model) === undefined;
+  return typeof model === "string" && meaningOf(model).kind !== "published";
 }
 
 /** The file or object of a job as the configuration reader takes it. */
@@ -132,9 +153,9 @@ const tokenizerModule = new URL(
 /** Checks all data once, makes tokens of what is none, and holds out what is for validation. @throws DataError, UsageError */
 export async function prepareJobData(
   { data, reading }: Pick<TrainJob, "data" | "reading">,
-  { tokenizer, vocabularySize }: Pick<PrepareOptions, "tokenizer" | "vocabularySize">,
+  { tokenizer, vocabularySize, seqLength }: Pick<PrepareOptions, "tokenizer" | "vocabularySize" | "seqLength">,
   onProgress?: PrepareOptions["onProgress"],
-): Promise<PreparedData> {
+): Promise<JobData> {
   const options: PrepareOptions = {
     tokenizer,
     vocabularySize,
@@ -143,19 +164,36 @@ export async function prepareJobData(
       tokenizerModule: { module: tokenizerModule, argument: tokenizer.name },
     }),
     textField: reading?.textField ?? "text",
+    ...(seqLength !== undefined && { seqLength }),
     cacheFolder: reading?.cacheFolder ?? defaultCacheFolder(),
     ...(onProgress && { onProgress }),
   };
-  const prepared = await prepareData(data, options);
-  const validation = reading?.validation;
+  const prepared = await withValidation(await prepareData(data, options), reading?.validation, options);
+  if (prepared.kind === "text") return prepared;
+  const samples = prepared.sources.flatMap((source) => source.samples ?? []);
+  return { ...prepared, summary: await summarise(samples, seqLength!) };
+}
+
+async function withValidation(
+  prepared: PreparedData,
+  validation: ReadingOptions["validation"],
+  options: PrepareOptions,
+): Promise<PreparedData> {
   if (validation === undefined) return prepared;
   if ("share" in validation) {
     const { training, validation: heldOut } = splitOff(prepared.sources, validation.share);
     return { ...prepared, sources: training, validation: heldOut };
   }
   const other = await prepareData(validation.data, options);
+  if (other.kind !== prepared.kind) {
+    const [instructions, text] =
+      prepared.kind === "instructions" ? ["--data", "--validation-data"] : ["--validation-data", "--data"];
+    throw new DataError(
+      `${instructions} holds conversations or completions, and ${text} holds text: their losses are not of one kind; give one kind`,
+    );
+  }
   return {
-    sources: prepared.sources,
+    ...prepared,
     validation: other.sources,
     inputs: [...prepared.inputs, ...other.inputs],
     notices: [...prepared.notices, ...other.notices],
@@ -182,16 +220,16 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
       );
     }
     const { vocabularySize } = model.config;
-    const prepared = job.prepared ?? (await prepareJobData(job, { tokenizer, vocabularySize }, onProgress));
-    const openSources = async (sources: readonly PreparedSource[]): Promise<TokenSource> => {
-      const ranges = sources.flatMap((source) => source.ranges);
-      const tokens = await openRanges(ranges, { vocabularySize });
-      opened.push(tokens);
-      return tokens;
+    const prepared = job.prepared ?? (await prepareJobData(job, { tokenizer, vocabularySize, seqLength }, onProgress));
+    const openSources = async (sources: readonly PreparedSource[]): Promise<Rows> => {
+      const rows = await openRows(prepared.kind, sources, { vocabularySize, seqLength });
+      opened.push(rows);
+      return rows;
     };
-    const tokens = await openSources(prepared.sources);
-    const sampler = samplerFor(prepared, { tokenCount: tokens.count, seqLength, seed: job.seed, shuffle: job.shuffle });
-    const validation = prepared.validation && validationData(await openSources(prepared.validation), seqLength);
+    const rows = await openSources(prepared.sources);
+    const sampler = samplerFor(prepared, rows, job);
+    const heldOut = prepared.validation;
+    const validation = heldOut && validationData(await openSources(heldOut), heldOut);
     const stepsOf = (trainBatch: number): number =>
       job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
     const config = resolveConfig({
@@ -208,7 +246,7 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
       model,
       tokenizer,
       prepared,
-      tokens,
+      rows,
       sampler,
       validation,
       seqLength,
@@ -221,11 +259,45 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
   }
 }
 
-function samplerFor({ sources }: PreparedData, options: SamplerOptions): Sampler {
-  const weighed = sources.flatMap(({ name, weight, tokens }) =>
-    weight === undefined ? [] : [{ name, weight, tokens }],
+async function openRows(
+  kind: PreparedData["kind"],
+  sources: readonly PreparedSource[],
+  { vocabularySize, seqLength }: { readonly vocabularySize: number; readonly seqLength: number },
+): Promise<Rows> {
+  if (kind === "text") {
+    const ranges = sources.flatMap((source) => source.ranges);
+    return new WindowRows(await openRanges(ranges, { vocabularySize }), seqLength);
+  }
+  const samples = sources.flatMap((source) => source.samples ?? []);
+  const tokens = sources.reduce((sum, source) => sum + source.tokens, 0);
+  return ConversationRows.open(samples, tokens, { vocabularySize, seqLength });
+}
+
+function samplerFor({ sources }: PreparedData, rows: Rows, options: SamplerOptions): Sampler {
+  const weighed = sources.flatMap(({ weight, ...source }) =>
+    weight === undefined ? [] : [{ name: source.name, weight, rows: placesOf([source], rows.seqLength, source.name) }],
   );
-  return weighed.length === 0 ? new WindowSampler(options) : new MixedSampler({ sources: weighed, ...options });
+  if (weighed.length > 0) return new MixedSampler({ sources: weighed, ...options });
+  return new RowSampler(placesOf(sources, rows.seqLength), options);
+}
+
+/** @throws DataError where there is no row */
+function placesOf(
+  sources: readonly Pick<PreparedSource, "samples" | "tokens">[],
+  seqLength: number,
+  name?: string,
+): RowPlaces {
+  const samples = sources.flatMap((source) => source.samples ?? []);
+  if (samples.length > 0)
+    return samplePlaces(
+      samples.reduce((sum, { count }) => sum + count, 0),
+      name,
+    );
+  return windowPlaces(
+    sources.reduce((sum, { tokens }) => sum + tokens, 0),
+    seqLength,
+    name,
+  );
 }
 
 /** What of a model a configuration may depend on. */
@@ -233,7 +305,7 @@ export function describeForConfig(model: TrainJob["model"], config: ModelConfig)
   const { description } = describeModel(createModel(config));
   const parameters = description.units.flatMap((unit) => unit.parameters);
   return {
-    name: typeof model === "string" ? model : "the chosen model",
+    name: typeof model === "string" ? shownModel(model) : "the chosen model",
     hiddenSize: config.hidden,
     parameterElements: parameters.reduce((sum, { shape }) => sum + elementsOf(shape), 0),
   };

@@ -1,5 +1,5 @@
 /** The `shunya` command: every command's flags in one place. Errors end the process with a code that says what kind they were. */
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, InvalidArgumentError } from "commander";
 import type { Override } from "../config/resolve.ts";
 import { ShunyaError, UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
@@ -7,11 +7,16 @@ import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
 import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
+import { generateCommand } from "./generate-command.ts";
 import type { ReadingOptions } from "./job.ts";
+import { mostRanks, mostThreads } from "./limits.ts";
+import { fetchNamedModels } from "./model-flags.ts";
+import { addOutputFormat, type OutputFlags, outputFormatOf } from "./output-flags.ts";
 import { collectOverride } from "./override-flag.ts";
-import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
+import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
 import { tokenizerCommand } from "./tokenizer-command.ts";
+import { addTuningOptions, type TuningFlags, tuningOverrides } from "./tuning-flags.ts";
 
 const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
@@ -19,11 +24,7 @@ const trainsOn =
 const dataHelp =
   "UTF-8 text, .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
 
-/** Far more than a machine is good for; each rank is a process. */
-const mostRanks = 256;
-const mostThreads = 1024;
-
-interface TrainFlags {
+interface TrainFlags extends TuningFlags, OutputFlags {
   readonly config?: string;
   readonly stage?: number;
   readonly set?: readonly Override[];
@@ -36,6 +37,7 @@ interface TrainFlags {
   readonly validation?: number;
   readonly validationData?: readonly string[];
   readonly evalEvery?: number;
+  readonly samplePrompt?: readonly string[];
   readonly tokenizer?: string;
   readonly ranks: number;
   readonly steps?: number;
@@ -45,7 +47,6 @@ interface TrainFlags {
   readonly deviceMemory?: number;
   readonly hostMemory?: number;
   readonly threads?: number;
-  readonly output?: string;
   readonly overwrite?: true;
   readonly dryRun?: true;
   readonly saveEvery?: number;
@@ -56,6 +57,11 @@ interface TrainFlags {
 }
 
 const collectPath = (path: string, before: readonly string[] = []): readonly string[] => [...before, path];
+
+function collectPrompt(text: string, before: readonly string[] = []): readonly string[] {
+  if (text === "") throw new InvalidArgumentError("the prompt is empty; give at least one character.");
+  return [...before, text];
+}
 
 /** Values of the file that have a flag of their own. */
 function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "microBatch" | "lr">): Override[] {
@@ -68,21 +74,28 @@ function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "m
 }
 
 /** @throws UsageError */
-function validationOf({ validation, validationData, evalEvery }: TrainFlags): ReadingOptions["validation"] {
+function validationOf({
+  validation,
+  validationData,
+  evalEvery,
+  samplePrompt,
+}: TrainFlags): ReadingOptions["validation"] {
   if (validation !== undefined && validationData !== undefined)
     throw new UsageError("--validation and --validation-data are two ways to say the same; give one of them");
   if (validation !== undefined) return { share: validation };
   if (validationData !== undefined) return { data: validationData };
-  if (evalEvery === undefined) return undefined;
-  throw new UsageError("--eval-every needs validation data: give --validation 0.01, or --validation-data FILE");
+  if (evalEvery === undefined || samplePrompt !== undefined) return undefined;
+  throw new UsageError(
+    "--eval-every needs something to look at: give --validation 0.01, --validation-data FILE, or --sample-prompt TEXT",
+  );
 }
 
 function trainCommand(): Command {
-  return new Command("train")
+  return addOutputFormat(addTuningOptions(new Command("train")))
     .description("train a GPT-2 or a Llama on text with N data-parallel ranks at a ZeRO stage")
     .option(
       "--model <name|dir>",
-      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) or a model folder; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
+      "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) for new weights; a model folder, or owner/name of a model on Hugging Face, for its weights; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
     .requiredOption("--data <path...>", dataHelp)
     .option(
@@ -93,7 +106,12 @@ function trainCommand(): Command {
     .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
     .option("--validation <share>", "hold out this share of each source, such as 0.01, from its end", parseShare)
     .option("--validation-data <path...>", "data for validation that are not trained on; as for --data")
-    .option("--eval-every <n>", "the loss on the validation data after every n steps, and the last", parseInteger(1))
+    .option(
+      "--eval-every <n>",
+      "the loss on the validation data, and samples, after every n steps, and the last",
+      parseInteger(1),
+    )
+    .option("--sample-prompt <text>", "show what the model makes of this text then; may be repeated", collectPrompt)
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
     .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
@@ -112,7 +130,10 @@ function trainCommand(): Command {
     .option("--host-memory <size>", "budget of each rank for what is offloaded to the host; the same", parseBytes)
     .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
-    .option("--output <dir>", "write config.json and model.safetensors (fp32) there at the end")
+    .option(
+      "--output <dir>",
+      "write the model there at the end, as Hugging Face has it: in fp32, if --output-dtype says no other",
+    )
     .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
     .option(
@@ -134,11 +155,12 @@ function trainCommand(): Command {
       const { runTrain } = await import("./train.ts");
       const job = {
         config: flags.config,
-        overrides: [...(flags.set ?? []), ...namedOverrides(flags)],
+        overrides: [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)],
         model: flags.model,
         data: flags.data,
         reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
         evalEvery: flags.evalEvery,
+        samplePrompts: flags.samplePrompt,
         tokenizer: flags.tokenizer,
         ranks: flags.ranks,
         steps: flags.steps,
@@ -149,6 +171,7 @@ function trainCommand(): Command {
         hostMemoryBytes: flags.hostMemory,
         threads: flags.threads ?? defaultThreads(flags.ranks),
         output: flags.output,
+        outputFormat: outputFormatOf(flags),
         overwrite: flags.overwrite === true,
         dryRun: flags.dryRun === true,
         saveEvery: flags.saveEvery,
@@ -160,13 +183,13 @@ function trainCommand(): Command {
     });
 }
 
-interface ConfigFlags extends Pick<TrainFlags, "set" | "microBatch" | "lr" | "ranks"> {
+interface ConfigFlags extends Pick<TrainFlags, "set" | "microBatch" | "lr" | "ranks">, TuningFlags {
   readonly model?: string;
   readonly json?: true;
 }
 
 function configCommand(): Command {
-  return new Command("config")
+  return addTuningOptions(new Command("config"))
     .description("what a configuration file comes to, where each value is from, and all that is wrong with it")
     .argument("<file>", "a DeepSpeed-style configuration")
     .option("--ranks <n>", "data-parallel ranks", parseInteger(1), 1)
@@ -177,36 +200,10 @@ function configCommand(): Command {
     .option("--json", "one JSON document: the values, where they are from, and the problems")
     .action(async (file: string, flags: ConfigFlags) => {
       const { runConfig } = await import("./config.ts");
-      const overrides = [...(flags.set ?? []), ...namedOverrides(flags)];
+      const overrides = [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)];
       const question = { file, overrides, ranks: flags.ranks, model: flags.model };
       process.exitCode = await runConfig(question, flags.json === true);
     });
-}
-
-function generateCommand(): Command {
-  return new Command("generate")
-    .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir>", "a folder with config.json and model.safetensors")
-    .requiredOption("--prompt <text>", "what to continue")
-    .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
-    .option("--tokens <n>", "how many tokens", parseInteger(1), 200)
-    .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, 0.8)
-    .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
-    .option("--seed <n>", "of the draws", parseInteger(0), 42)
-    .action(
-      async (flags: {
-        model: string;
-        prompt: string;
-        tokenizer?: string;
-        tokens: number;
-        temperature: number;
-        topK: number;
-        seed: number;
-      }) => {
-        const { printContinuation } = await import("./generate.ts");
-        await printContinuation(flags);
-      },
-    );
 }
 
 function launchCommand(): Command {
@@ -272,8 +269,11 @@ function program(): Command {
     .action(async (flags: DoctorCommandFlags) => {
       if (flags.calibrate) {
         const { calibrationFile, runCalibrate } = await import("./calibrate.ts");
-        return runCalibrate({ file: flags.output ?? calibrationFile(), folder: flags.path }, createLogger());
+        const options = { file: flags.output ?? calibrationFile(), folder: flags.path };
+        return runCalibrate(options, createLogger());
       }
+      const [lone] = Object.keys({ path: flags.path, output: flags.output }).filter((name) => name in flags);
+      if (lone !== undefined) throw new UsageError(`--${lone} is of doctor --calibrate; give both, or leave it out`);
       const { runDoctor } = await import("./doctor.ts");
       process.exitCode = runDoctor(trainsOn, flags);
     });
@@ -306,6 +306,7 @@ export async function main(argv: readonly string[]): Promise<number> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   const root = program();
   answerUsage(root);
+  root.hook("preAction", (_, command) => fetchNamedModels(command, createLogger()));
   try {
     await root.parseAsync(argv, { from: "user" });
   } catch (error) {

@@ -6,15 +6,16 @@ import { parseBytes, parseCount, parseInteger, parsePositive } from "./parse.ts"
 import type { PlanOutputs } from "./plan.ts";
 import type { PlanFlags } from "./plan-subject.ts";
 import type { SimulateFlags } from "./simulate.ts";
+import { addTuningOptions } from "./tuning-flags.ts";
 
 /** Beyond that a rank's share of anything is nothing. */
 const mostRanks = 2 ** 17;
 
 /** What a model, a machine and a job are described by. */
 export function addJobOptions(command: Command): Command {
-  return command
+  return addTuningOptions(command)
     .option("--params <n>", 'parameters: "1.5e9", "1.5B"; the model is the GPT of about that size', parseCount)
-    .option("--model <name|dir|file>", "a published name, a model folder, or a config.json")
+    .option("--model <name|dir|file>", "a published name, a model folder, a config.json, or owner/name on Hugging Face")
     .option("--ranks <n>", "data-parallel ranks", parseInteger(1, mostRanks), 1)
     .option("--ranks-per-node <n>", "ranks that share a host (default: the card's usual node)", parseInteger(1))
     .option("--device <name>", "a card, such as A10G or A100-40GB; cpu: this machine (docs/hardware.md)")
@@ -50,6 +51,7 @@ export function planCommand(): Command {
     .option("--write-config <file>", "write what is recommended as a configuration that DeepSpeed and Shunya read")
     .option("--svg <file>", "the four stages to scale, as a picture")
     .option("--html <file>", "the same as a page with controls, which needs no network")
+    .option("--overwrite", "replace files of another kind, and configurations, that these three find there")
     .option("--show-work", "every term with its numbers")
     .option("--tokens <n>", "of the whole run, such as 30e9: adds days", parseCount)
     .option("--price <x>", "of an hour of one device: adds the cost of the run", parsePositive)
@@ -67,7 +69,9 @@ const offloadDevices = ["none", "cpu", "nvme"];
 
 export function simulateCommand(): Command {
   return addJobOptions(new Command("simulate"))
-    .description("a step of a job on any machine and any number of ranks: memory, traffic, time, and what is hidden")
+    .description(
+      "a step of a job on any machine and any number of ranks: memory, traffic, time, what is hidden, and whether it fits",
+    )
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0, 3))
     .addOption(new Option("--offload-optimizer <place>", "where optimizer states are").choices(offloadDevices))
     .addOption(new Option("--offload-param <place>", "where parameters are, at stage 3").choices(offloadDevices))
@@ -75,6 +79,6 @@ export function simulateCommand(): Command {
     .option("--json", "the same as data")
     .action(async (flags: SimulateFlags) => {
       const { runSimulate } = await import("./simulate.ts");
-      await runSimulate(flags);
+      process.exitCode = await runSimulate(flags);
     });
 }

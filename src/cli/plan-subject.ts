@@ -13,12 +13,14 @@ import type { PlanSubject, Variant } from "../planner/subject.ts";
 import { type ConfigFileSettings, readConfigSettings } from "./config-settings.ts";
 import { estimateForDeepSpeed } from "./deepspeed-job.ts";
 import { describeForConfig } from "./job.ts";
+import { withOverrides } from "./overrides.ts";
 import { type MachineFlags, type PlannedMachine, plannedMachine } from "./planned-machine.ts";
 import { modelOfSize, type PlannedModel, plannedModel } from "./planned-model.ts";
+import { type TuningFlags, tuningOverrides } from "./tuning-flags.ts";
 
 export type EngineName = "shunya" | "deepspeed";
 
-export interface PlanFlags extends MachineFlags {
+export interface PlanFlags extends MachineFlags, TuningFlags {
   readonly params?: number;
   readonly model?: string;
   readonly ranks: number;
@@ -42,7 +44,14 @@ export interface PlannedJob {
   /** The configuration without a file's placement and batch: of everything else. */
   readonly like: Pick<
     ResolvedConfig,
-    "precision" | "optimizer" | "gradientAccumulationType" | "overlapComm" | "sizes" | "offloadRatio"
+    | "precision"
+    | "optimizer"
+    | "gradientAccumulationType"
+    | "overlapComm"
+    | "sizes"
+    | "offloadRatio"
+    | "freeze"
+    | "lora"
   >;
   /** What `--write-config` writes, but for placement and batch. */
   readonly settings: Readonly<Record<string, unknown>>;
@@ -65,7 +74,9 @@ export function planJob(flags: PlanFlags): PlannedJob {
     throw new UsageError("--set changes a value of a file; name it with --config FILE, or leave --set out");
   const file = flags.config === undefined ? undefined : configFile(flags.config, flags, model);
   checkAgainstFile(flags, file);
-  const settings = file?.settings ?? plainSettings(plainJob(flags, machine));
+  const settings =
+    file?.settings ??
+    (withOverrides(plainSettings(plainJob(flags, machine)), tuningOverrides(flags)) as Record<string, unknown>);
   const asked: Variant = {
     ranks: flags.ranks,
     seqLength:
@@ -77,6 +88,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   checkTokens(asked.seqLength, flags.microBatch ?? file?.config.microBatch ?? 1);
   const jobOf = engineJobs(model, machine, settings, flags);
   const like = file?.config ?? configOf(settings, plain, { microBatch: 1, gradientAccumulation: 1 }, asked, undefined)!;
+  if (flags.engine === "deepspeed") refuseTuning(like);
   const common = {
     asked,
     parameters: model.statedParameters ?? model.shape.parameters,
@@ -101,6 +113,15 @@ export function planJob(flags: PlanFlags): PlannedJob {
   };
 }
 
+/** DeepSpeed's memory with most of a model frozen depends on the script that freezes it. @throws UsageError */
+function refuseTuning({ freeze, lora }: PlannedJob["like"]): void {
+  const what = lora ? "LoRA (shunya.lora, --lora-rank)" : freeze.length > 0 ? "frozen parameters (shunya.freeze)" : "";
+  if (what !== "")
+    throw new UsageError(
+      `--engine deepspeed: the estimate does not know ${what}; leave it out, or plan with --engine shunya`,
+    );
+}
+
 /** A micro-batch alone fixes a step's sequences: where it does not fit, they are divided. */
 const ofMicroBatch = ({ microBatch, ranks }: PlanFlags): number | undefined =>
   microBatch === undefined ? undefined : microBatch * ranks;
@@ -111,6 +132,7 @@ function configFile(path: string, flags: PlanFlags, { config, shape }: PlannedMo
   const { set = [], microBatch, batch, ranks } = flags;
   const overrides: Override[] = [
     ...set,
+    ...tuningOverrides(flags),
     ...(batch === undefined ? [] : [["train_batch_size", batch] as const]),
     ...(microBatch === undefined ? [] : [["train_micro_batch_size_per_gpu", microBatch] as const]),
   ];

@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { isReplaceable } from "../monitor/earlier-file.ts";
 import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
 import { handedOver } from "../planner/handover.ts";
 import { fewestRanks, type Inverse, largestBatches, largestModels } from "../planner/inverse.ts";
@@ -25,6 +26,7 @@ export interface PlanOutputs extends Partial<Readonly<Record<InverseQuestion, tr
   readonly showWork?: true;
   readonly svg?: string;
   readonly html?: string;
+  readonly overwrite?: true;
   /** Of the whole run. */
   readonly tokens?: number;
   /** Of an hour of one device. */
@@ -69,11 +71,26 @@ export async function runPlan(flags: PlanFlags & PlanOutputs): Promise<number> {
   return answer.recommended ? 0 : 1;
 }
 
+/** By the first bytes of a file: may it be replaced unasked? A configuration may be a person's own. */
+const isOurs = {
+  svg: (head: string) => head.includes('class="shunya-footprint"'),
+  html: (head: string) => head.includes('name="generator" content="shunya"'),
+  "write-config": () => false,
+} as const;
+
 /** Before anything is calculated. @throws UsageError where one file would take another's place */
-function checkOutputs({ config, svg, html, writeConfig: written }: PlanFlags & PlanOutputs): void {
+function checkOutputs(flags: PlanFlags & PlanOutputs): void {
+  const { config, svg, html, writeConfig: written, overwrite } = flags;
   const named = [config, svg, html, written].flatMap((path) => (path === undefined ? [] : [resolve(path)]));
   if (new Set(named).size < named.length)
     throw new UsageError("--config, --svg, --html and --write-config name one file twice; give each its own");
+  if (overwrite) return;
+  for (const [flag, path] of Object.entries({ svg, html, "write-config": written })) {
+    if (path === undefined || isReplaceable(path, isOurs[flag as keyof typeof isOurs])) continue;
+    throw new UsageError(
+      `--${flag} ${path} is there already and may be somebody's own; give another name, or --overwrite to replace it`,
+    );
+  }
 }
 
 /** @param isLaidOut the numbers are those of the shape itself, also where a number of parameters was given */

@@ -45,10 +45,22 @@ export interface PlannedMachine {
 
 /** @throws UsageError for what is not known, cannot be, or contradicts itself */
 export function plannedMachine(flags: MachineFlags): PlannedMachine {
-  const { device, deviceMemory } = flags;
+  const { device, deviceMemory, machine } = flags;
+  if (machine !== undefined && device !== undefined && device !== "cpu")
+    throw new UsageError(`--machine and --device ${device}: ${machine} is a machine of its own; leave one of them out`);
   if (device !== undefined && device !== "cpu") return cardMachine(device, flags);
-  if (deviceMemory !== undefined && device === undefined) return memoryAlone(deviceMemory, flags);
+  checkPartsOfCards(flags);
+  if (deviceMemory !== undefined && device === undefined && machine === undefined)
+    return memoryAlone(deviceMemory, flags);
   return thisMachine(flags);
+}
+
+/** @throws UsageError for a part that no time is calculated from here */
+function checkPartsOfCards({ peerLink, hostLink, networkLink, drive, flops }: MachineFlags): void {
+  const parts = { "peer-link": peerLink, "host-link": hostLink, "network-link": networkLink, drive, flops };
+  const [given] = Object.entries(parts).find(([, value]) => value !== undefined) ?? [];
+  if (given !== undefined)
+    throw new UsageError(`--${given} is a part of a node of cards; name the card with --device, such as A10G`);
 }
 
 function cardMachine(device: string, flags: MachineFlags): PlannedMachine {
@@ -132,6 +144,8 @@ function memoryAlone(deviceBytes: number, flags: MachineFlags): PlannedMachine {
 }
 
 function thisMachine(flags: MachineFlags): PlannedMachine {
+  if (flags.ranksPerNode !== undefined)
+    throw new UsageError("--ranks-per-node is of nodes of cards, and this machine is one; name the card with --device");
   const file = flags.machine ?? calibrationFile();
   const measured = readCalibration(file);
   if (measured === undefined && flags.machine !== undefined)

@@ -5,12 +5,13 @@ import { isModelType, parseModelConfig } from "../checkpoint/architectures.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
 import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
-import { createModel, isLlama, type ModelConfig, publishedConfig } from "../nn/models/models.ts";
+import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
 import { shapeOfHuggingFaceConfig } from "../planner/huggingface-shape.ts";
 import { publishedShape } from "../planner/published-shapes.ts";
 import type { TransformerShape } from "../planner/shape.ts";
 import { shapeForParameters } from "../planner/shape-for-parameters.ts";
 import { elementsOf } from "../tensor/tensor.ts";
+import { meaningOf, shownModel } from "./model-flags.ts";
 
 export interface PlannedModel {
   readonly shape: TransformerShape;
@@ -34,8 +35,11 @@ export function plannedModel({
     throw new UsageError("--params and --model both say how large the model is; give one of them");
   if (params !== undefined) return modelOfSize(params);
   if (model === undefined) throw new UsageError("no model: give --params 1.5e9, or --model NAME, DIR or config.json");
-  const ours = publishedConfig(model);
-  if (ours) return { shape: shapeOfModel(ours, model.toLowerCase()), config: ours, statedParameters: undefined };
+  const meaning = meaningOf(model);
+  if (meaning.kind === "published") {
+    const { config } = meaning;
+    return { shape: shapeOfModel(config, model.toLowerCase()), config, statedParameters: undefined };
+  }
   const published = publishedShape(model);
   if (published) return { shape: published, config: undefined, statedParameters: undefined };
   return modelOfFile(model);
@@ -83,19 +87,19 @@ function modelOfFile(path: string): PlannedModel {
   try {
     text = readFileSync(file, "utf8");
   } catch (error) {
-    const known = `a published name (gpt2, llama-3.2-1b, qwen2.5-0.5b, ...), a folder with config.json, or a config.json`;
+    const known = `a published name (gpt2, llama-3.2-1b, qwen2.5-0.5b, ...), a folder with config.json, a config.json, or owner/name of a model on Hugging Face`;
     const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "no such model or file" : (error as Error).message;
     throw new ModelError(`--model ${path}: ${why}; wanted ${known}; --params 1.5e9 needs none of them`);
   }
   const record = jsonObject(text, file);
   if (record.model_type === "gpt2") {
     const config = parseModelConfig(text, file);
-    return { shape: shapeOfModel(config, path), config, statedParameters: undefined };
+    return { shape: shapeOfModel(config, shownModel(path)), config, statedParameters: undefined };
   }
   const ours = trainable(record.model_type, text, file);
   const shape = ours.config
-    ? shapeOfModel(ours.config, path)
-    : { ...shapeOfHuggingFaceConfig(record, file), name: path };
+    ? shapeOfModel(ours.config, shownModel(path))
+    : { ...shapeOfHuggingFaceConfig(record, file), name: shownModel(path) };
   return { shape, ...ours, statedParameters: undefined };
 }
 

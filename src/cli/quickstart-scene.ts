@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
-import { renderGpt2Config } from "../checkpoint/gpt2-json.ts";
+import { renderModelConfig } from "../checkpoint/architectures.ts";
 import { UsageError } from "../errors/errors.ts";
 import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import type { TrainJob } from "./job.ts";
@@ -53,7 +53,7 @@ export function setScene(folder: string, steps: number): Scene {
   const model = join(folder, "model");
   const files: readonly (readonly [path: string, text: string])[] = [
     [config, `${JSON.stringify(settings, undefined, 2)}\n`],
-    [join(model, "config.json"), renderGpt2Config(shape)],
+    [join(model, "config.json"), renderModelConfig(shape)],
   ];
   const isRepeated = files.map(([path, text]) => isWritten(path, text)).every(Boolean);
   try {

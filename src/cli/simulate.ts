@@ -4,11 +4,12 @@ import type { TimelineSink } from "../device/timeline.ts";
 import { UsageError } from "../errors/errors.ts";
 import { createLogger } from "../log/logger.ts";
 import type { Placement } from "../plan/placement.ts";
+import { shortagesOf } from "../planner/fit.ts";
 import { batchChoice } from "../planner/recommend.ts";
 import type { BatchSplit } from "../planner/settings.ts";
 import { timeStep } from "../planner/step-time.ts";
 import { renderHeading } from "../report/plan-report.ts";
-import { renderSimulation, simulationJson } from "../report/simulation-report.ts";
+import { renderFit, renderSimulation, simulationJson } from "../report/simulation-report.ts";
 import { renderProgramSpan, renderQueueSpan, renderThreads } from "../report/trace-events.ts";
 import { headingOf } from "./plan.ts";
 import { type PlanFlags, type PlannedJob, planJob } from "./plan-subject.ts";
@@ -22,8 +23,8 @@ export interface SimulateFlags extends Omit<PlanFlags, "engine"> {
   readonly json?: true;
 }
 
-/** @throws UsageError, ModelError, ConfigError */
-export async function runSimulate(flags: SimulateFlags): Promise<void> {
+/** @returns the exit code: 1 where it does not fit @throws UsageError, ModelError, ConfigError */
+export async function runSimulate(flags: SimulateFlags): Promise<number> {
   const job = planJob({ ...flags, engine: "shunya" });
   const { machineOf } = job.machine;
   if (!machineOf) throw new UsageError("simulate needs the speed of a device; name a card with --device, such as A10G");
@@ -36,18 +37,22 @@ export async function runSimulate(flags: SimulateFlags): Promise<void> {
       : await TraceFile.open(flags.trace, { inputs: flags.config ? [flags.config] : [], logger: createLogger() });
   const machine = machineOf(asked.ranks);
   const sink = trace && sinkOf(trace);
-  const timed = await timeStep(job.jobOf(asked), placement, batch, {
+  // All numbers are of the shape that is simulated, also where it stands for a number of parameters.
+  const laidOut = { ...job.jobOf(asked), statedParameters: undefined };
+  const timed = await timeStep(laidOut, placement, batch, {
     machine,
     ranks: asked.ranks,
     ...(sink && { sink }),
   });
   if (!timed) throw new UsageError("this configuration and this placement do not go together; see shunya config FILE");
   const simulated = { placement, ranks: asked.ranks, ...timed };
-  if (flags.json) process.stdout.write(`${JSON.stringify(simulationJson(simulated), undefined, 2)}\n`);
+  const room = job.machine.roomOf(asked.ranks);
+  if (flags.json) process.stdout.write(`${JSON.stringify(simulationJson(simulated, room), undefined, 2)}\n`);
   else {
     const heading = renderHeading(headingOf(job, "shunya", true), job.subject, batch.microBatch);
-    process.stdout.write(`${heading}\n\n${renderSimulation(simulated)}\n`);
+    process.stdout.write(`${heading}\n\n${renderSimulation(simulated)}\n\n${renderFit(simulated.estimate, room)}\n`);
   }
+  return shortagesOf(simulated.estimate, room).length === 0 ? 0 : 1;
 }
 
 /** Flags over the file. @throws UsageError for what no stage allows */

@@ -1,4 +1,5 @@
 /** What `shunya train` says before and after: the plan, then formula beside fact. */
+import type { ConversationSummary } from "../data/conversation-summary.ts";
 import { MixedSampler } from "../data/mixed-sampler.ts";
 import type { Tier } from "../device/ledger.ts";
 import type { LockReport } from "../device/locked-memory.ts";
@@ -18,34 +19,41 @@ import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Forecast } from "../zero/forecast.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { OpenedJob, TrainJob } from "./job.ts";
+import { shownModel } from "./model-flags.ts";
 import { describeRates, groupRows } from "./rates.ts";
 import { delayRows, diskLines, diskRows, lockedLines, memoryRows, renderStates } from "./tiers-text.ts";
 
 const labelWidth = 11;
 
-export function renderOpening(
-  job: TrainJob,
-  { config, model, sampler, seqLength, steps, tokenizer, tokens, validation }: OpenedJob,
-  f: Forecast,
-): string {
+export function renderOpening(job: TrainJob, opened: OpenedJob, f: Forecast): string {
+  const { config, model, prepared, sampler, seqLength, steps, tokenizer, validation } = opened;
   const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
   const clipping = config.gradientClipping > 0 ? `gradients clipped at ${config.gradientClipping}` : "no clipping";
-  const name = typeof job.model === "string" ? job.model : "chosen";
+  const name = typeof job.model === "string" ? shownModel(job.model) : "chosen";
   const epochs = (steps * trainBatch) / sampler.windowCount;
   const perEpoch = sampler.windowCount / trainBatch;
   const threads = formatMany(job.threads, "thread");
+  const { rowName } = opened.rows;
   const rows: readonly (readonly [string, string])[] = [
     ["model", `${name}: ${formatMany(f.plan.parameterElements, "parameter")} in ${config.precision}`],
+    ...trainedRows(f.plan),
     ["ranks", `${worldSize} on the CPU with ${threads} each; ZeRO stage ${config.stage}`],
-    ["data", `${formatMany(tokens.count, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`],
+    ...(prepared.summary
+      ? conversationRows(prepared.summary, seqLength)
+      : [
+          [
+            "data",
+            `${formatMany(opened.rows.tokens, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`,
+          ] as const,
+        ]),
     ...(validation
-      ? [["", `${formatMany(validation.windows, "window")} held out for validation`] satisfies [string, string]]
+      ? [["", `${formatMany(validation.places.count, rowName)} held out for validation`] satisfies [string, string]]
       : []),
     ...(sampler instanceof MixedSampler ? mixRows(sampler, steps * trainBatch) : []),
     ...tokenizerRows(tokenizer, model.config.vocabularySize),
     [
       "batch",
-      `${formatMany(microBatch, "window")} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")} = ${formatMany(trainBatch, "window")} a step`,
+      `${formatMany(microBatch, rowName)} x ${gradientAccumulation} accumulated x ${formatMany(worldSize, "rank")} = ${formatMany(trainBatch, rowName)} a step`,
     ],
     ["steps", `${formatCount(steps)}, with ${oneDecimal(perEpoch)} an epoch: ${oneDecimal(epochs)} epochs`],
     ["optimizer", `${optimizer.type}, learning rate ${describeRates(config, steps)}`],
@@ -62,6 +70,31 @@ export function renderOpening(
   const tables = [renderStates(f.plan), renderSizes(f.plan)].filter((table) => table !== undefined);
   const lines = rows.map(([label, text]) => `${label.padEnd(labelWidth)}${wrap(text, { indent: labelWidth })}`);
   return [...lines, "", ...tables.flatMap((table) => [table, ""]), ""].join("\n");
+}
+
+/** "12 conversations, 345 answer tokens of 6,789", and what of the rows is padding. */
+function conversationRows(
+  { samples, tokens, targets, padded, shorter }: ConversationSummary,
+  seqLength: number,
+): [label: string, text: string][] {
+  const advice = shorter
+    ? `; --seq-length ${formatCount(shorter.seqLength)} would cut ${shorter.cut === 0 ? "none" : formatMany(shorter.cut, "conversation")} and make it ${formatShare(shorter.padded, 1)}`
+    : "";
+  return [
+    [
+      "data",
+      `${formatMany(samples, "conversation")}, ${formatMany(targets, "answer token")} of ${formatCount(tokens)}`,
+    ],
+    ["", `one a row of ${seqLength}: ${formatShare(padded, 1)} of positions are padding${advice}`],
+  ];
+}
+
+/** Nothing where all is trained. */
+function trainedRows({ trainableElements, parameterElements, config: { lora } }: Plan): [string, string][] {
+  if (trainableElements === parameterElements) return [];
+  const share = formatShare(trainableElements, parameterElements);
+  const words = lora ? `LoRA of rank ${lora.rank}, alpha ${lora.alpha}` : "the others are frozen";
+  return [["", `${formatMany(trainableElements, "parameter")} (${share}) are trained: ${words}`]];
 }
 
 function mixRows(sampler: MixedSampler, samples: number): [label: string, text: string][] {
@@ -95,7 +128,7 @@ export function renderSummary(
 ): string {
   const last = records.at(-1)!;
   const formula = formulaBytes(f.plan);
-  const terms = [...expectedTraffic(f.plan), ...expectedCopies(f.plan)];
+  const terms = [...expectedTraffic(f.plan, f.forwardOnly), ...expectedCopies(f.plan, f.forwardOnly)];
   const memory = last.ranks.map((r) => ({ formula, forecast: f.report.memory, measured: r.memory }));
   const traffic = last.ranks.map((r) => ({ terms, forecast: f.report.traffic, measured: r.traffic }));
   const operations = groupRanks(last.ranks.map((r) => r.operations))

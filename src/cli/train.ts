@@ -114,11 +114,14 @@ export async function runTrain(
       else if (message.type === "started") {
         locked = message.locked;
         for (const notice of message.notices) logger.warn(notice);
-      } else if (message.type === "saved") savedAfter = message.afterStep;
-      else if (message.type === "checkpoint") checkpoint = message.checkpoint;
+      } else if (message.type === "saved") {
+        savedAfter = message.afterStep;
+        if (message.isBeyondFp16)
+          logger.warn("the model is written in fp32, since it has weights beyond 65504, fp16's largest");
+      } else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);
-        printer.show(message.record, message.validation);
+        printer.show(message.record, message.validation, message.samples);
         if (message.validation) validations.push({ step: message.record.step, loss: message.validation.loss });
       }
     },

@@ -1,71 +1,87 @@
-/** The loss on data that are not trained on: every window that fits, the same ones each time, dealt to the ranks. */
-import type { TokenSource } from "../data/tokens.ts";
+/** The loss on data that are not trained on: every row, the same ones each time, dealt to the ranks. */
+import type { PreparedSource } from "../data/prepare.ts";
+import type { Rows } from "../data/rows.ts";
+import type { RowPlaces } from "../data/sampler.ts";
 import { DataError } from "../errors/errors.ts";
-import type { LanguageBatch } from "../nn/models/gpt2.ts";
+import type { LanguageBatch } from "../nn/models/language-model.ts";
 import type { Engine } from "../zero/engine.ts";
 
 export interface ValidationRecord {
-  /** Mean over all targets of all windows. */
+  /** Mean over all targets of all rows. */
   readonly loss: number;
-  readonly windows: number;
+  readonly rows: number;
+  /** What a row is, in the singular. */
+  readonly rowName: string;
   readonly seconds: number;
 }
 
 /** Held-out data, opened. */
 export interface ValidationData {
-  readonly tokens: TokenSource;
-  /** Whole ones in it: window i is tokens i*T to i*T + T. */
-  readonly windows: number;
-  readonly seqLength: number;
+  readonly rows: Rows;
+  readonly places: Pick<RowPlaces, "count" | "stride">;
 }
 
-/** @throws DataError where they do not fill one window */
-export function validationData(tokens: TokenSource, seqLength: number): ValidationData {
-  const windows = Math.max(0, Math.floor((tokens.count - 1) / seqLength));
-  if (windows === 0)
+/** @param sources that the rows are of @throws DataError where there is no row */
+export function validationData(rows: Rows, sources: readonly PreparedSource[]): ValidationData {
+  const { seqLength } = rows;
+  const more = "hold out a larger part with --validation, or name more with --validation-data";
+  if (sources.some(({ samples }) => samples)) {
+    const count = sources.reduce((sum, { samples }) => sum + (samples?.count ?? 0), 0);
+    if (count === 0) throw new DataError(`the validation data have no conversation; wanted at least one: ${more}`);
+    return { rows, places: { count, stride: 1 } };
+  }
+  const count = Math.max(0, Math.floor((rows.tokens - 1) / seqLength));
+  if (count === 0)
     throw new DataError(
-      `the validation data have ${tokens.count} tokens; wanted at least ${seqLength + 1}, one window of ${seqLength} and its last ` +
-        "target: hold out a larger part with --validation, or name more with --validation-data",
+      `the validation data have ${rows.tokens} tokens; wanted at least ${seqLength + 1}, one window of ${seqLength} and its last ` +
+        `target: ${more}`,
     );
-  return { tokens, windows, seqLength };
+  return { rows, places: { count, stride: seqLength } };
 }
 
 /**
- * Every rank calls it, between two steps. In each round rank r has the r-th m windows; in the last one some ranks have fewer, or
- * only one that they have to run and that does not count: nothing is left out and nothing counts twice. The sum is in rank order, so
- * it is the same at every stage.
+ * Every rank calls it, between two steps. In each round rank r has the r-th m rows; what is missing in the last one are rows without
+ * targets, so that all ranks run equal shapes: nothing is left out and nothing counts twice. The sum is in rank order, so it is the same at
+ * every stage.
  */
 export async function validate(
   engine: Engine<LanguageBatch>,
-  { tokens, windows, seqLength }: ValidationData,
+  { rows: data, places }: ValidationData,
   microBatch: number,
 ): Promise<ValidationRecord> {
   const begin = performance.now();
   const { rank, worldSize } = engine.group;
-  let sum = 0;
-  for (let round = 0; round * worldSize * microBatch < windows; round++) {
-    const first = (round * worldSize + rank) * microBatch;
-    const counted = Math.max(0, Math.min(microBatch, windows - first));
-    const loss = await lossOf(engine, tokens, seqLength, counted > 0 ? first : 0, Math.max(1, counted));
-    sum += counted * loss;
+  const { count: rows } = places;
+  let [sum, counted] = [0, 0];
+  for (let round = 0; round * worldSize * microBatch < rows; round++) {
+    const { inputs, targets } = await readRows(data, places, {
+      first: (round * worldSize + rank) * microBatch,
+      microBatch,
+    });
+    const shape = [microBatch, data.seqLength];
+    const loss = await engine.evaluate({ inputs: { data: inputs, shape }, targets: { data: targets, shape } });
+    const count = targets.reduce((total, target) => total + Number(target >= 0), 0);
+    sum += count * loss;
+    counted += count;
   }
-  const sums = await engine.group.exchange(Float64Array.of(sum), "validation losses");
-  const loss = sums.reduce((total, [part]) => total + part!, 0) / windows;
-  return { loss, windows, seconds: (performance.now() - begin) / 1000 };
+  const parts = await engine.group.exchange(Float64Array.of(sum, counted), "validation losses");
+  const [total, targets] = [0, 1].map((i) => parts.reduce((all, part) => all + part[i]!, 0));
+  return { loss: total! / targets!, rows, rowName: data.rowName, seconds: (performance.now() - begin) / 1000 };
 }
 
-/** Mean loss of windows that follow each other. */
-async function lossOf(
-  engine: Engine<LanguageBatch>,
-  tokens: TokenSource,
-  seqLength: number,
-  first: number,
-  rows: number,
-): Promise<number> {
-  const read = await tokens.read(first * seqLength, rows * seqLength + 1);
-  const shape = [rows, seqLength];
-  return engine.evaluate({
-    inputs: { data: read.slice(0, -1), shape },
-    targets: { data: read.slice(1), shape },
+/** Rows that follow each other, and after the last one rows of which nothing counts. */
+async function readRows(
+  rows: Rows,
+  { count, stride }: ValidationData["places"],
+  { first, microBatch }: { readonly first: number; readonly microBatch: number },
+): Promise<{ inputs: Int32Array; targets: Int32Array }> {
+  const { seqLength } = rows;
+  const inputs = new Int32Array(microBatch * seqLength);
+  const targets = new Int32Array(microBatch * seqLength).fill(-1);
+  const read = Array.from({ length: Math.max(0, Math.min(microBatch, count - first)) }, (_, i) => {
+    const [from, end] = [i * seqLength, (i + 1) * seqLength];
+    return rows.read((first + i) * stride, inputs.subarray(from, end), targets.subarray(from, end));
   });
+  await Promise.all(read);
+  return { inputs, targets };
 }

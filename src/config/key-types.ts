@@ -60,6 +60,13 @@ export const paths: ValueType<readonly string[]> = {
   },
 };
 
+/** One name (or pattern of names) or a list of them. */
+export const names: ValueType<readonly string[]> = {
+  wanted: "a name as text, or a list of names",
+  schema: { anyOf: [path.schema, { type: "array", items: path.schema, minItems: 1 }] },
+  read: (node) => patterns(node),
+};
+
 /** Words exactly as DeepSpeed writes them, where it does not take other cases. */
 export function words<const T extends string>(values: readonly T[]): ValueType<T> {
   return {

@@ -79,9 +79,9 @@ export const optimizerKeys = {
   "optimizer.type": derived(oneOf(optimizerTypes), "left out: AdamW", { explain: explainOptimizer }),
   "optimizer.params.lr": derived(
     number(0),
-    "learning rate; left out: 1e-3 (Lion 1e-4, Adagrad 1e-2), or 3e-4 where no optimizer type is given",
+    "learning rate; left out: 1e-3 (Adagrad 1e-2), or 3e-4 where no optimizer type is given",
   ),
-  "optimizer.params.betas": derived(pair(share), "decay rates of Adam's and Lion's moments; left out: see the types"),
+  "optimizer.params.betas": derived(pair(share), "decay rates of Adam's and Lion's moments; left out: 0.9 and 0.999"),
   "optimizer.params.eps": derived(number(0), "Adam and Adagrad: added to the root; left out: 1e-8 (Adagrad 1e-10)"),
   "optimizer.params.weight_decay": derived(
     number(0),

@@ -6,6 +6,7 @@
 
 import { otherKeys, reportingKeys } from "./keys-other.ts";
 import { batchKeys, optimizerKeys, precisionKeys, schedulerKeys } from "./keys-training.ts";
+import { tuningKeys } from "./keys-tuning.ts";
 import { zeroKeys } from "./keys-zero.ts";
 
 export const keys = {
@@ -16,6 +17,7 @@ export const keys = {
   ...schedulerKeys,
   ...reportingKeys,
   ...otherKeys,
+  ...tuningKeys,
 };
 
 export type KeyPath = keyof typeof keys;

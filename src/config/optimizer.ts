@@ -8,11 +8,11 @@ type OptimizerType = OptimizerConfig["type"];
 
 /** The learning rate when no optimizer type is given: a common start for GPT-2 sizes. */
 const learningRateWithoutType = 3e-4;
-/** PyTorch's defaults, and those of DeepSpeed's Lion. */
+/** PyTorch's defaults, and those of DeepSpeed's FusedLion and DeepSpeedCPULion (0.19.8), which are not the paper's. */
 const learningRates: Readonly<Record<OptimizerType, number>> = {
   Adam: 1e-3,
   AdamW: 1e-3,
-  Lion: 1e-4,
+  Lion: 1e-3,
   SGD: 1e-3,
   Adagrad: 1e-2,
 };
@@ -66,7 +66,7 @@ function parametersFor(settings: Settings, type: OptimizerType, learningRate: nu
       };
     }
     case "Lion": {
-      const [beta1, beta2] = betas ?? [0.9, 0.99];
+      const [beta1, beta2] = betas ?? [0.9, 0.999];
       return { type, ...base, beta1, beta2 };
     }
     case "SGD":

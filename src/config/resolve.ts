@@ -12,6 +12,7 @@ import { resolvePrecision, resolveReduction } from "./precision.ts";
 import { type AutoValue, Settings, usedPaths } from "./reader.ts";
 import { resolveReporting } from "./reporting.ts";
 import { resolveSchedule } from "./schedule.ts";
+import { resolveTuning } from "./tuning.ts";
 import type { Place, ResolvedConfig, SizesConfig, ValueSource } from "./types.ts";
 
 /** A value by dotted path, from `--set path=value` or a flag of its own; text is read as JSON where it is JSON. */
@@ -116,6 +117,7 @@ function resolveAll(settings: Settings, input: ResolveInput) {
     gradientReduction: resolveReduction(settings, stage, worldSize),
     optimizer,
     parameterGroups: settings.get("shunya.parameter_groups") ?? [],
+    ...resolveTuning(settings),
     schedule: resolveSchedule(settings, optimizer),
     sizes: resolveSizes(settings),
     overlapComm: settings.get("zero_optimization.overlap_comm") ?? stage === 3,

@@ -43,6 +43,17 @@ export interface ParameterGroupConfig {
   readonly weightDecay: number | undefined;
 }
 
+/** Low-rank adapters (Hu et al., 2021), with PEFT's words. */
+export interface LoraConfig {
+  readonly rank: number;
+  readonly alpha: number;
+  /** Last parts of the names of layers, or "all-linear". Undefined: PEFT's for the model. */
+  readonly targets: readonly string[] | undefined;
+  readonly dropout: number;
+  /** alpha / sqrt(rank) in place of alpha / rank. */
+  readonly rankStabilized: boolean;
+}
+
 export interface WarmupConfig {
   readonly warmupSteps: number;
   readonly warmupType: "log" | "linear";
@@ -226,6 +237,10 @@ export interface ResolvedConfig {
   readonly gradientReduction: GradientReductionConfig;
   readonly optimizer: OptimizerConfig;
   readonly parameterGroups: readonly ParameterGroupConfig[];
+  /** Patterns of names of parameters that are not trained (nn/freeze.ts). */
+  readonly freeze: readonly string[];
+  /** Undefined: the model's own parameters are trained. */
+  readonly lora: LoraConfig | undefined;
   /** Undefined: the learning rate is constant. */
   readonly schedule: ScheduleConfig | undefined;
   readonly sizes: SizesConfig;

@@ -4,8 +4,9 @@ import { DataError } from "../errors/errors.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { DocumentPiece } from "./documents.ts";
 
-/** What making tokens of data needs of a tokenizer. */
-export type TextTokenizer = Pick<Tokenizer, "encode" | "endOfText" | "name" | "vocabularySize">;
+/** What making tokens of data needs of a tokenizer; the settings hold the template of conversations. */
+export type TextTokenizer = Pick<Tokenizer, "encode" | "endOfText" | "name" | "vocabularySize"> &
+  Partial<Pick<Tokenizer, "settings">>;
 
 export interface EncodableBatch {
   readonly pieces: readonly DocumentPiece[];

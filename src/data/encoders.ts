@@ -1,11 +1,11 @@
-/** Who encodes: this thread, or as many workers as there are cores. */
+/** Who encodes: this thread, or workers. */
 
 import { createRequire } from "node:module";
-import { availableParallelism } from "node:os";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { DataError } from "../errors/errors.ts";
 import { type EncodableBatch, encodeBatch, type TextTokenizer } from "./encode-batch.ts";
+import { type EncodedSamples, encodeInstructions, type InstructionBatch } from "./encode-instructions.ts";
 
 /** How a worker comes by a tokenizer, which cannot be sent to it: `(await import(module)).openTokenizer(argument)`. */
 export interface TokenizerModule {
@@ -19,31 +19,34 @@ export interface Encoders extends AsyncDisposable {
   readonly mostAhead: number;
   /** @throws DataError */
   encode(batch: EncodableBatch): Promise<Uint32Array>;
+  /** @throws DataError */
+  encodeInstructions(batch: InstructionBatch): Promise<EncodedSamples>;
 }
 
 export const inThisThread = (tokenizer: TextTokenizer): Encoders => ({
   mostAhead: 1,
   encode: async (batch) => encodeBatch(tokenizer, batch),
+  encodeInstructions: async (batch) => encodeInstructions(tokenizer, batch),
   [Symbol.asyncDispose]: async () => {},
 });
 
 /** What a worker is sent, and what it answers. */
 export interface WorkerTask {
   readonly number: number;
-  readonly batch: EncodableBatch;
+  readonly batch: EncodableBatch | InstructionBatch;
 }
 export interface WorkerAnswer {
   readonly number: number;
-  readonly tokens?: Uint32Array;
+  readonly encoded?: Uint32Array | EncodedSamples;
   readonly error?: string;
 }
 
 interface Waiting {
-  resolve(tokens: Uint32Array): void;
+  resolve(encoded: never): void;
   reject(error: Error): void;
 }
 
-/** One worker for each core: they encode while this thread reads and parses. */
+/** They encode while this thread reads, parses and writes. */
 export class WorkerEncoders implements Encoders {
   readonly mostAhead: number;
   readonly #workers: readonly Worker[];
@@ -51,7 +54,7 @@ export class WorkerEncoders implements Encoders {
   #failure: Error | undefined;
   #given = 0;
 
-  constructor(tokenizer: TokenizerModule, count = availableParallelism()) {
+  constructor(tokenizer: TokenizerModule, count: number) {
     this.#workers = Array.from({ length: count }, () => startWorker(tokenizer));
     this.mostAhead = 2 * count;
     for (const worker of this.#workers) {
@@ -61,6 +64,14 @@ export class WorkerEncoders implements Encoders {
   }
 
   encode(batch: EncodableBatch): Promise<Uint32Array> {
+    return this.#give(batch);
+  }
+
+  encodeInstructions(batch: InstructionBatch): Promise<EncodedSamples> {
+    return this.#give(batch);
+  }
+
+  #give<T>(batch: WorkerTask["batch"]): Promise<T> {
     const number = this.#given++;
     return new Promise((resolve, reject) => {
       if (this.#failure) return reject(this.#failure);
@@ -73,10 +84,10 @@ export class WorkerEncoders implements Encoders {
     await Promise.all(this.#workers.map((worker) => worker.terminate()));
   }
 
-  #take({ number, tokens, error }: WorkerAnswer): void {
+  #take({ number, encoded, error }: WorkerAnswer): void {
     const waiting = this.#waiting.get(number);
     this.#waiting.delete(number);
-    if (tokens) waiting?.resolve(tokens);
+    if (encoded) waiting?.resolve(encoded as never);
     else waiting?.reject(new DataError(error!));
   }
 

@@ -1,43 +1,71 @@
-/** Documents of a JSONL file: one JSON object a line, its text in one field. A bad line costs that line and is counted. */
+/** Records of a JSONL file: one JSON object a line. A bad line costs that line and is counted. */
 
 import { isUtf8 } from "node:buffer";
 import { DataError } from "../errors/errors.ts";
 import type { DocumentPiece, ReadOptions } from "./documents.ts";
 import { EmptyFileError, fileBytes } from "./file-bytes.ts";
+import type { Findings } from "./findings.ts";
 import { type Line, linesOf } from "./lines.ts";
-import { type Problem, textOf } from "./record-text.ts";
+import { isProblem, type Problem, type RecordReader, textOf } from "./record-text.ts";
 import type { SourceFile } from "./source-files.ts";
 
 /** Half of the longest string that V8 makes. */
-const longestLineBytes = 1 << 28;
+export const longestLineBytes = 1 << 28;
 
-/** @throws DataError where no line has a text */
+/** The text in one field of each line. @throws DataError where no line has a text */
 export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {
   const { findings, textField } = options;
-  let isEmpty = true;
-  let documents = 0;
-  let firstProblem = "";
-  for await (const line of linesOf(fileBytes(file, options.onRead), longestLineBytes)) {
-    isEmpty = false;
-    const place = `${file.path}:${line.number}`;
-    const text = readLine(line, textField, place, options);
-    if (typeof text === "string") {
-      documents++;
-      yield { text, file: file.path, line: line.number, isLast: true };
-      continue;
-    }
-    findings.note(text.kind, text.detail === undefined ? place : `${place} (${text.detail})`);
-    if (text.kind !== "blankLine")
-      firstProblem ||= `; the first problem: ${text.reason ?? text.kind}, in line ${line.number}`;
-  }
-  if (documents > 0) return;
-  if (isEmpty) throw new EmptyFileError(`${file.path} is empty; wanted JSONL`);
-  throw new DataError(
-    `${file.path} has no document with a text in field "${textField}"${firstProblem}; name the field with --text-field`,
-  );
+  const reader: RecordReader<string> = {
+    read: (value, place) => textOf(value, textField, place, findings),
+    wanted: `document with a text in field "${textField}"`,
+    advice: "name the field with --text-field",
+  };
+  for await (const { record, line } of jsonlRecords(file, options, reader))
+    yield { text: record, file: file.path, line, isLast: true };
 }
 
-function readLine(line: Line, textField: string, place: string, { findings }: ReadOptions): string | Problem {
+/** What `reader` makes of each line of a file; see `recordsIn`. */
+export function jsonlRecords<T>(
+  file: SourceFile,
+  { findings, onRead }: Pick<ReadOptions, "findings" | "onRead">,
+  reader: RecordReader<T>,
+): AsyncGenerator<{ readonly record: T; readonly line: number }> {
+  return recordsIn(file.path, fileBytes(file, onRead), findings, reader);
+}
+
+/**
+ * What `reader` makes of each line; lines that it makes nothing of go to the findings. @param name of where the bytes come from
+ * @throws DataError where it makes nothing of any line
+ */
+export async function* recordsIn<T>(
+  name: string,
+  bytes: AsyncIterable<Buffer>,
+  findings: Findings,
+  reader: RecordReader<T>,
+): AsyncGenerator<{ readonly record: T; readonly line: number }> {
+  let isEmpty = true;
+  let records = 0;
+  let firstProblem = "";
+  for await (const line of linesOf(bytes, longestLineBytes)) {
+    isEmpty = false;
+    const place = `${name}:${line.number}`;
+    const parsed = parseLine(line, place, findings);
+    const record = isProblem(parsed) ? parsed : reader.read(parsed.value, place);
+    if (!isProblem(record)) {
+      records++;
+      yield { record, line: line.number };
+      continue;
+    }
+    findings.note(record.kind, record.detail === undefined ? place : `${place} (${record.detail})`);
+    if (record.kind !== "blankLine")
+      firstProblem ||= `; the first problem: ${record.reason ?? record.kind}, in line ${line.number}`;
+  }
+  if (records > 0) return;
+  if (isEmpty) throw new EmptyFileError(`${name} is empty; wanted JSONL`);
+  throw new DataError(`${name} has no ${reader.wanted}${firstProblem}; ${reader.advice}`);
+}
+
+function parseLine(line: Line, place: string, findings: Findings): { readonly value: unknown } | Problem {
   if (line.bytes === undefined) return { kind: "tooLong", reason: `a line above ${longestLineBytes} bytes` };
   let { bytes } = line;
   if (line.number === 1 && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
@@ -47,13 +75,11 @@ function readLine(line: Line, textField: string, place: string, { findings }: Re
   if (!isUtf8(bytes)) return { kind: "notUtf8", reason: "a line that is not UTF-8" };
   const source = bytes.toString();
   if (source.trim() === "") return { kind: "blankLine" };
-  let value: unknown;
   try {
-    value = JSON.parse(source);
+    return { value: JSON.parse(source) };
   } catch (error) {
     if (!line.isEnded) return { kind: "cutOff", reason: "a last line that is cut off" };
     const nul = bytes.includes(0) ? "NUL bytes" : undefined;
     return { kind: "notJson", ...(nul && { detail: nul }), reason: (error as Error).message };
   }
-  return textOf(value, textField, place, findings);
 }

@@ -1,21 +1,23 @@
 /** The batches of one rank, read one ahead. */
 
+import type { Rows } from "./rows.ts";
 import type { Sampler } from "./sampler.ts";
-import type { TokenSource } from "./tokens.ts";
 
 export interface Batch {
-  /** [microBatch * seqLength] token ids, window after window. */
+  /** [microBatch * seqLength] token ids, row after row. */
   readonly inputs: Int32Array;
-  /** [microBatch * seqLength]: the token after each input. */
+  /** [microBatch * seqLength]: the token after each input; negative where it does not count. */
   readonly targets: Int32Array;
-  /** Number of the first window's sample in the run; the others follow it. Keys dropout. */
+  /** Targets that count in all micro-batches of all ranks of this step. */
+  readonly stepTargets: number;
+  /** Number of the first row's sample in the run; the others follow it. Keys dropout. */
   readonly firstSample: number;
 }
 
 export interface LoaderOptions {
-  readonly source: TokenSource;
+  readonly rows: Rows;
   readonly sampler: Sampler;
-  /** m: windows in one micro-batch of one rank. */
+  /** m: rows in one micro-batch of one rank. */
   readonly microBatch: number;
   /** g: micro-batches in one step. */
   readonly gradientAccumulation: number;
@@ -25,11 +27,12 @@ export interface LoaderOptions {
 
 /**
  * Micro-batch a of step k takes samples k*B + a*N*m to k*B + (a+1)*N*m - 1 of the run, where B = g*N*m; rank r has the r-th m of
- * them. While the caller trains on one batch the next one is read.
+ * them. While the caller trains on one batch the next one is read. How many targets the whole step has each rank finds by itself.
  */
 export class DataLoader {
   readonly #options: LoaderOptions;
   #ahead: { readonly firstSample: number; readonly batch: Promise<Batch> } | undefined;
+  #counted: { readonly step: number; readonly targets: Promise<number> } | undefined;
 
   constructor(options: LoaderOptions) {
     this.#options = options;
@@ -53,8 +56,8 @@ export class DataLoader {
   }
 
   #firstSample(step: number, microBatch: number): number {
-    const { gradientAccumulation, worldSize, microBatch: windows, rank } = this.#options;
-    return ((step * gradientAccumulation + microBatch) * worldSize + rank) * windows;
+    const { gradientAccumulation, worldSize, microBatch: rows, rank } = this.#options;
+    return ((step * gradientAccumulation + microBatch) * worldSize + rank) * rows;
   }
 
   #startAhead(firstSample: number): void {
@@ -65,17 +68,28 @@ export class DataLoader {
   }
 
   async #read(firstSample: number): Promise<Batch> {
-    const { source, sampler, microBatch } = this.#options;
-    const length = sampler.seqLength;
+    const { rows, sampler, microBatch } = this.#options;
+    const length = rows.seqLength;
     const inputs = new Int32Array(microBatch * length);
     const targets = new Int32Array(microBatch * length);
-    const windows = Array.from({ length: microBatch }, async (_, i) => {
-      const first = sampler.firstToken(firstSample + i);
-      const tokens = await source.read(first, length + 1);
-      inputs.set(tokens.subarray(0, length), i * length);
-      targets.set(tokens.subarray(1), i * length);
+    const read = Array.from({ length: microBatch }, (_, i) => {
+      const [from, end] = [i * length, (i + 1) * length];
+      return rows.read(sampler.place(firstSample + i), inputs.subarray(from, end), targets.subarray(from, end));
     });
-    await Promise.all(windows);
-    return { inputs, targets, firstSample };
+    const [stepTargets] = await Promise.all([this.#stepTargets(firstSample), ...read]);
+    return { inputs, targets, stepTargets, firstSample };
+  }
+
+  /** Of the step with this sample. */
+  #stepTargets(sample: number): Promise<number> {
+    const { rows, sampler, microBatch, gradientAccumulation, worldSize } = this.#options;
+    const batch = microBatch * gradientAccumulation * worldSize;
+    if (rows.targetsOfEach !== undefined) return Promise.resolve(batch * rows.targetsOfEach);
+    const step = Math.floor(sample / batch);
+    if (this.#counted?.step !== step) {
+      const places = Array.from({ length: batch }, (_, i) => sampler.place(step * batch + i));
+      this.#counted = { step, targets: rows.countTargets(places) };
+    }
+    return this.#counted.targets;
   }
 }

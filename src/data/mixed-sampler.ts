@@ -1,6 +1,6 @@
-/** Samples from several sources by weight: which window of which source is sample number s, found by calculation. */
+/** Samples from several sources by weight: which row of which source is sample number s, found by calculation. */
 
-import { type Sampler, WindowSampler } from "./sampler.ts";
+import { type RowPlaces, RowSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 
 /** Weights are rounded to this share of all samples; every source has one slot at least. */
 const slotCount = 10_000;
@@ -9,56 +9,50 @@ export interface WeighedSource {
   readonly name: string;
   /** Above 0. */
   readonly weight: number;
-  readonly tokens: number;
+  readonly rows: RowPlaces;
 }
 
-export interface MixOptions {
-  /** Their tokens follow each other in this order. */
+export interface MixOptions extends SamplerOptions {
+  /** Their places follow each other in this order. */
   readonly sources: readonly WeighedSource[];
-  readonly seqLength: number;
-  readonly seed: number;
-  readonly shuffle: boolean;
 }
 
 interface Part {
   readonly name: string;
-  readonly firstToken: number;
-  readonly sampler: WindowSampler;
+  readonly firstPlace: number;
+  readonly sampler: RowSampler;
   /** Slots in a cycle. */
   readonly quota: number;
 }
 
 /**
  * The sources take turns in a cycle that spreads each one evenly and is the same for every seed; so any stretch of samples has the
- * weights, up to one sample. Each source has windows and epochs of its own, in an order of its own: one that is used up begins anew
+ * weights, up to one sample. Each source has rows and epochs of its own, in an order of its own: one that is used up begins anew
  * while others go on.
  */
 export class MixedSampler implements Sampler {
-  readonly seqLength: number;
-  /** Windows of all sources. */
+  /** Rows of all sources. */
   readonly windowCount: number;
   readonly #parts: readonly Part[];
   /** Of each slot of a cycle: the source, and how many slots before it are the same source's. */
   readonly #cycle: readonly { readonly part: number; readonly before: number }[];
 
-  /** Throws DataError where a source does not fill one window. */
-  constructor({ sources, seqLength, seed, shuffle }: MixOptions) {
+  constructor({ sources, seed, shuffle }: MixOptions) {
     const quotas = quotasOf(sources.map(({ weight }) => weight));
-    let firstToken = 0;
-    this.#parts = sources.map(({ name, tokens }, i) => {
+    let firstPlace = 0;
+    this.#parts = sources.map(({ name, rows }, i) => {
       // Sources of equal size have orders of their own.
       const ownSeed = (seed + i * 0x9e37_79b9_7f4a) % 2 ** 53;
-      const sampler = new WindowSampler({ tokenCount: tokens, seqLength, seed: ownSeed, shuffle, name });
-      const part = { name, firstToken, sampler, quota: quotas[i]! };
-      firstToken += tokens;
+      const sampler = new RowSampler(rows, { seed: ownSeed, shuffle });
+      const part = { name, firstPlace, sampler, quota: quotas[i]! };
+      firstPlace += rows.places;
       return part;
     });
-    this.seqLength = seqLength;
     this.windowCount = this.#parts.reduce((sum, { sampler }) => sum + sampler.windowCount, 0);
     this.#cycle = cycleOf(quotas);
   }
 
-  /** Each source's share of the samples, and how often its windows are all seen in so many samples. */
+  /** Each source's share of the samples, and how often its rows are all seen in so many samples. */
   shares(samples: number): { name: string; share: number; epochs: number }[] {
     return this.#parts.map(({ name, quota, sampler }) => {
       const share = quota / this.#cycle.length;
@@ -66,11 +60,11 @@ export class MixedSampler implements Sampler {
     });
   }
 
-  firstToken(sample: number): number {
+  place(sample: number): number {
     const cycle = Math.floor(sample / this.#cycle.length);
     const slot = this.#cycle[sample % this.#cycle.length]!;
-    const { firstToken, sampler, quota } = this.#parts[slot.part]!;
-    return firstToken + sampler.firstToken(cycle * quota + slot.before);
+    const { firstPlace, sampler, quota } = this.#parts[slot.part]!;
+    return firstPlace + sampler.place(cycle * quota + slot.before);
   }
 }
 

@@ -1,4 +1,4 @@
-/** Documents of a Parquet file: a row is a document, its text in one column. One row group's column is in memory at a time. */
+/** Records of a Parquet file: a row is one, of some columns. One row group's columns are in memory at a time. */
 
 import { isUtf8 } from "node:buffer";
 import {
@@ -12,7 +12,7 @@ import { compressors } from "hyparquet-compressors";
 import { DataError } from "../errors/errors.ts";
 import type { DocumentPiece, ReadOptions } from "./documents.ts";
 import { EmptyFileError } from "./file-bytes.ts";
-import { textOf } from "./record-text.ts";
+import { isProblem, type RecordReader, textOf } from "./record-text.ts";
 import type { SourceFile } from "./source-files.ts";
 
 /** In place of a string whose bytes are not UTF-8: the library's own reader would put U+FFFD and say nothing. */
@@ -25,37 +25,71 @@ const parsers = {
   },
 };
 
-/** @throws DataError where the file is damaged, has no such column, or no row with a text */
+/** The text in one column of each row. @throws DataError where the file is damaged, has no such column, or no row with a text */
 export async function* parquetDocuments(file: SourceFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {
+  const { findings, textField } = options;
+  const reader: RecordReader<string> = {
+    read: (value, place) =>
+      (value as Record<string, unknown>)[textField] === notUtf8
+        ? { kind: "notUtf8" }
+        : textOf(value, textField, place, findings),
+    wanted: `row with a text in column "${textField}"`,
+    advice: "see --text-field",
+  };
+  const columnsOf = (metadata: FileMetaData): readonly string[] => {
+    checkColumn(file.path, metadata, textField);
+    return [textField];
+  };
+  for await (const { record, line } of parquetRecords(file, options, columnsOf, reader))
+    yield { text: record, file: file.path, line, isLast: true };
+}
+
+/** Those of a table, as they are; none of an empty file. @throws DataError where the file is damaged */
+export async function parquetColumns(file: SourceFile): Promise<readonly string[]> {
   const { path } = file;
-  const { findings, onRead, textField } = options;
-  const buffer = await asyncBufferFromFile(path).catch((error: NodeJS.ErrnoException) => {
-    throw new DataError(`${path}: ${error.code === "ENOENT" ? "no such file" : error.message}; check --data`);
-  });
+  const buffer = await openBuffer(path);
+  if (buffer.byteLength === 0) return [];
+  const metadata = await guard(path, () => parquetMetadataAsync(buffer, { parsers }));
+  return parquetSchema(metadata).children.map(({ element }) => element.name);
+}
+
+/** What `reader` makes of each row; rows that it makes nothing of go to the findings. @throws DataError where all do */
+export async function* parquetRecords<T>(
+  { path }: SourceFile,
+  { findings, onRead }: Pick<ReadOptions, "findings" | "onRead">,
+  columnsOf: (metadata: FileMetaData) => readonly string[],
+  reader: RecordReader<T>,
+): AsyncGenerator<{ readonly record: T; readonly line: number }> {
+  const buffer = await openBuffer(path);
   if (buffer.byteLength === 0) throw new EmptyFileError(`${path} is empty; wanted Parquet`);
   const metadata = await guard(path, () => parquetMetadataAsync(buffer, { parsers }));
-  checkColumn(path, metadata, textField);
-  let documents = 0;
+  const columns = [...columnsOf(metadata)];
+  let records = 0;
   let row = 0;
   for (const group of metadata.row_groups) {
     const end = row + Number(group.num_rows);
-    const range = { rowStart: row, rowEnd: end, columns: [textField] };
+    const range = { rowStart: row, rowEnd: end, columns };
     const rows = await guard(path, () =>
       parquetReadObjects({ file: buffer, metadata, compressors, parsers, ...range }),
     );
-    for (const record of rows) {
+    for (const value of rows) {
       const place = `${path}:${++row}`;
-      const text = record[textField] === notUtf8 ? notUtf8 : textOf(record, textField, place, findings);
-      if (typeof text === "string") {
-        documents++;
-        yield { text, file: path, line: row, isLast: true };
-      } else if (text === notUtf8) findings.note("notUtf8", place);
-      else findings.note(text.kind, text.detail === undefined ? place : `${place} (${text.detail})`);
+      const record = reader.read(value, place);
+      if (!isProblem(record)) {
+        records++;
+        yield { record, line: row };
+      } else findings.note(record.kind, record.detail === undefined ? place : `${place} (${record.detail})`);
     }
     onRead(Math.floor(buffer.byteLength / metadata.row_groups.length));
   }
   if (row === 0) throw new EmptyFileError(`${path} has no rows; wanted documents`);
-  if (documents === 0) throw new DataError(`${path} has no row with a text in column "${textField}": see --text-field`);
+  if (records === 0) throw new DataError(`${path} has no ${reader.wanted}: ${reader.advice}`);
+}
+
+function openBuffer(path: string): ReturnType<typeof asyncBufferFromFile> {
+  return asyncBufferFromFile(path).catch((error: NodeJS.ErrnoException) => {
+    throw new DataError(`${path}: ${error.code === "ENOENT" ? "no such file" : error.message}; check --data`);
+  });
 }
 
 function checkColumn(path: string, metadata: FileMetaData, textField: string): void {

@@ -1,4 +1,4 @@
-/** The text of one record: a line of JSONL, or a row of a table. */
+/** The text of one record: a line of JSONL, or a row of a table. (Those with messages are read in instructions.ts.) */
 
 import type { FindingKind, Findings } from "./findings.ts";
 
@@ -9,6 +9,20 @@ export interface Problem {
   readonly detail?: string;
   /** The same as a clause. */
   readonly reason?: string;
+}
+
+/** What is made of the records of a file. */
+export interface RecordReader<T> {
+  /** @param place where the record is */
+  read(value: unknown, place: string): T | Problem;
+  /** What a file without any of it has not got. */
+  readonly wanted: string;
+  /** What to do about it. */
+  readonly advice: string;
+}
+
+export function isProblem(read: unknown): read is Problem {
+  return typeof read === "object" && read !== null && "kind" in read;
 }
 
 /** @param value the record @param place where it is @returns its text, or what is wrong with it */
@@ -32,8 +46,10 @@ export function textOf(value: unknown, textField: string, place: string, finding
   return text;
 }
 
-function nameType(value: unknown): string {
+export function nameType(value: unknown): string {
   if (value === null) return "null";
+  if (value === undefined) return "nothing";
   if (Array.isArray(value)) return "a list";
+  if (typeof value === "symbol") return "bytes that are not UTF-8"; // of a table
   return typeof value === "object" ? "an object" : typeof value === "boolean" ? "true or false" : `a ${typeof value}`;
 }

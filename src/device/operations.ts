@@ -5,8 +5,18 @@
  */
 import type { OpArgs, OpName } from "./ops.ts";
 
-const attentionPairs = (a: { batch: number; seq: number; heads: number; headDim: number }): number =>
-  a.batch * a.heads * a.headDim * ((a.seq * (a.seq + 1)) / 2);
+interface AttentionSizes {
+  readonly batch: number;
+  readonly seq: number;
+  readonly heads: number;
+  readonly headDim: number;
+  /** As many as queries where they are left out. */
+  readonly keys?: number;
+}
+
+/** Query t sees the keys before the queries, and t + 1 more. */
+const attentionPairs = ({ batch, seq, heads, headDim, keys = seq }: AttentionSizes): number =>
+  batch * heads * headDim * (seq * (keys - seq) + (seq * (seq + 1)) / 2);
 
 type Counter<K extends OpName> = (args: OpArgs<K>) => number;
 

@@ -80,6 +80,8 @@ const updateFields = {
 export const opFields = {
   fill: { count: "size", dtype: "dtype", value: "real", dst: "span" },
   copy: { bytes: "size", src: "span", dst: "span" },
+  /** `bytes` of each of `rows` rows; strides are in bytes. */
+  copyRows: { rows: "size", bytes: "size", srcStride: "size", dstStride: "size", src: "span", dst: "span" },
   cast: { count: "size", srcType: "dtype", dstType: "dtype", src: "span", dst: "span" },
   initNormal: {
     count: "size",
@@ -111,7 +113,8 @@ export const opFields = {
     preActivation: "span?",
     scratch: "span?",
   },
-  attention: { ...attentionFields, scratch: "span?" },
+  /** `keys` >= seq: rows of keys and values of each sample; the queries stand at the last seq of them. */
+  attention: { ...attentionFields, keys: "size", scratch: "span?" },
   attentionBackward: {
     ...attentionFields,
     dOut: "span",

@@ -16,20 +16,21 @@ const updated = (
 ): number =>
   a.count * (8 * (1 + states) + dtypeBytes[a.gradientType] + (a.parameter === null ? 0 : dtypeBytes[a.parameterType]));
 
-const attentionBytes = (a: OpArgs<"attention">, times: number): number =>
-  each(a.batch * a.seq * a.headDim * (a.heads + a.kvHeads) * 2, a.dtype, times);
+const attentionBytes = (a: OpArgs<"attention" | "attentionBackward">, keys: number, times: number): number =>
+  each(a.batch * a.headDim * (a.seq * a.heads + keys * a.kvHeads) * 2, a.dtype, times);
 
 const counters: { readonly [K in OpName]?: Counter<K> } = {
   fill: (a) => each(a.count, a.dtype, 1),
   copy: (a) => 2 * a.bytes,
+  copyRows: (a) => 2 * a.rows * a.bytes,
   cast: (a) => each(a.count, a.srcType, 1) + each(a.count, a.dstType, 1),
   initNormal: (a) => each(a.count, a.dtype, 1),
   // What GELU starts from is written too, where the backward pass wants it.
   matmul: (a) =>
     each((a.m + a.n) * a.k, a.dtype, 1) +
     each(a.m * a.n, a.cType, (a.accumulate ? 2 : 1) + (a.preActivation === null ? 0 : 1)),
-  attention: (a) => attentionBytes(a, 1),
-  attentionBackward: (a) => attentionBytes(a, 2),
+  attention: (a) => attentionBytes(a, a.keys, 1),
+  attentionBackward: (a) => attentionBytes(a, a.seq, 2),
   layerNorm: (a) => each(a.rows * a.cols, a.dtype, 2),
   layerNormBackward: (a) => each(a.rows * a.cols, a.dtype, a.accumulateInput ? 4 : 3),
   gelu: (a) => each(a.count, a.dtype, 2),

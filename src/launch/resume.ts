@@ -8,6 +8,7 @@ import type { ResolvedConfig } from "../config/types.ts";
 import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
 import type { Module } from "../nn/module.ts";
+import { tuned } from "../nn/tuning.ts";
 import type { World } from "./world.ts";
 
 export interface Resumption {
@@ -32,7 +33,7 @@ export async function resumeIn(world: World, resumption: Resumption, logger: Log
   try {
     const onDamaged = (text: string): void => logger.warn(`an older checkpoint is taken, since ${text}`);
     found = await findTraining(path, { group: new ProcessGroup(device, transport), onDamaged });
-    checkFits(found, describeModel(model).description, config);
+    checkFits(found, describeModel(tuned(model, config)).description, config);
     const changed = changedSettings(found.manifest, { seed: seed ?? found.manifest.seed, config, ...(run && { run }) });
     for (const text of changed) logger.warn(`${found.folder}: ${text}`);
     logger.info(`resuming after step ${found.manifest.step} from ${found.folder}`);

@@ -1,5 +1,5 @@
 /** The layers of transformers. Weights keep the element order of the files they come from (contracts 9). */
-import { causalAttention } from "../tensor/ops/attention.ts";
+import { causalAttention, type EarlierKeys } from "../tensor/ops/attention.ts";
 import { dropout } from "../tensor/ops/elementwise.ts";
 import { embedding } from "../tensor/ops/embedding.ts";
 import { linear, type WeightLayout } from "../tensor/ops/linear.ts";
@@ -138,10 +138,15 @@ export class CausalSelfAttention extends Module {
   }
 
   forward(tape: Tape, x: Tensor): Tensor {
+    return this.forwardAfter(tape, x, undefined);
+  }
+
+  /** @param earlier keys and values of the tokens before x */
+  forwardAfter(tape: Tape, x: Tensor, earlier: EarlierKeys | undefined): Tensor {
     return tape.scope(() => {
-      const { heads, name, attentionDropout } = this.#options;
+      const { heads, name, attentionDropout: dropout = 0 } = this.#options;
       const qkv = this.c_attn.forward(tape, x);
-      const mixed = causalAttention(tape, qkv, { heads, name: `${name}.attn`, dropout: attentionDropout ?? 0 });
+      const mixed = causalAttention(tape, qkv, { heads, name: `${name}.attn`, dropout, earlier });
       return this.#dropout.forward(tape, this.c_proj.forward(tape, mixed));
     });
   }

@@ -1,5 +1,5 @@
 /** Parameter groups: parameters that are updated with numbers of their own, chosen by patterns of their names. */
-import { nearest } from "../config/spelling.ts";
+import { examplesOf, matcherOf, unmatched } from "../config/name-patterns.ts";
 import type { OptimizerConfig, ParameterGroupConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
@@ -57,16 +57,16 @@ export function faultOf(
     for (const pattern of group.match) {
       const matches = matcherOf(pattern);
       const matched = parameters.filter((p) => matches(p.name));
-      if (matched.length === 0) return printable(where + unmatched(pattern, parameters));
+      if (matched.length === 0) return printable(where + unmatched(pattern, namesOf(parameters)));
       if (!matched.some((p) => p.trainable))
         return printable(
-          `${where}the pattern "${pattern}" matches frozen parameters only (${examples(matched)}), which no group updates; remove it`,
+          `${where}the pattern "${pattern}" matches frozen parameters only (${examplesOf(namesOf(matched))}), which no group updates; remove it`,
         );
     }
     const takes = groupMatcher(group);
     const mine = trained.filter((p) => takes(p.name));
     if (mine.every((p) => taken.has(p.name)))
-      return `${where}groups before it take every parameter that it matches (${examples(mine)}); the first group that matches has a parameter, so put this one first or remove it`;
+      return `${where}groups before it take every parameter that it matches (${examplesOf(namesOf(mine))}); the first group that matches has a parameter, so put this one first or remove it`;
     for (const { name } of mine) taken.add(name);
   }
   return undefined;
@@ -77,34 +77,4 @@ function groupMatcher({ match }: ParameterGroupConfig): (name: string) => boolea
   return (name) => patterns.some((matches) => matches(name));
 }
 
-/** `*` stands for any characters, all else for itself. Takes the pattern's literals from left to right, each where it comes first. */
-function matcherOf(pattern: string): (name: string) => boolean {
-  const [head = "", ...literals] = pattern.split("*");
-  const tail = literals.pop();
-  if (tail === undefined) return (name) => name === pattern;
-  return (name) => {
-    const end = name.length - tail.length;
-    let at = head.length;
-    if (at > end || !name.startsWith(head) || !name.endsWith(tail)) return false;
-    return literals.every((literal) => {
-      const found = name.indexOf(literal, at);
-      at = found + literal.length;
-      return found >= 0 && at <= end;
-    });
-  };
-}
-
-function unmatched(pattern: string, parameters: readonly NamedParameter[]): string {
-  const names = parameters.map((p) => p.name);
-  const words = new Set(names.flatMap((name) => name.split(".")));
-  const corrected = pattern.replace(/[^.*]+/g, (word) => (words.has(word) ? word : (nearest(word, words) ?? word)));
-  const meant = [corrected, `*${corrected}`, `*${corrected}*`].find((p) => names.some(matcherOf(p)));
-  const hint = meant === undefined ? "" : `; did you mean "${meant}"?`;
-  return `no parameter's name matches the pattern "${pattern}"${hint} (names are such as ${examples(parameters)}; * stands for any characters)`;
-}
-
-/** A few names, of different parts of the model where there are many. */
-function examples(parameters: readonly NamedParameter[]): string {
-  const shown = new Set([0, 0.5, 1].map((share) => parameters[Math.floor(share * (parameters.length - 1))]?.name));
-  return [...shown].join(", ");
-}
+const namesOf = (parameters: readonly NamedParameter[]): string[] => parameters.map(({ name }) => name);

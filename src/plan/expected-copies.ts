@@ -6,12 +6,17 @@
 import { dtypeBytes } from "../device/dtype.ts";
 import { diskAlignmentBytes } from "../device/swap.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
-import { often, type TrafficTerm } from "./expected.ts";
+import { gatheredFlats, noUnits, often, type TrafficTerm } from "./expected.ts";
 import type { FlatLayout } from "./layout.ts";
 import type { Plan } from "./plan.ts";
 
-export function expectedCopies(plan: Plan): TrafficTerm[] {
+/** @param forwardOnly names of units whose parameters the backward pass does not use */
+export function expectedCopies(plan: Plan, forwardOnly: ReadonlySet<string> = noUnits): TrafficTerm[] {
   const flats = plan.units.flatMap((u) => u.flats);
+  const [twice, once] = gatheredFlats(plan, forwardOnly).map((gathered) => new Set(gathered)) as [
+    Set<FlatLayout>,
+    Set<FlatLayout>,
+  ];
   const terms: TrafficTerm[] = [];
   const add = (kind: TrafficTerm["kind"], name: string, of: (flat: FlatLayout) => number): void => {
     const elements = flats.reduce((total, flat) => total + of(flat), 0);
@@ -27,11 +32,12 @@ export function expectedCopies(plan: Plan): TrafficTerm[] {
     isOnDevice(flat) ? 0 : keptElements(plan, flat),
   );
   add("up", "parameters that were updated on the host, once", (flat) => (isOnDevice(flat) ? offloaded(flat) : 0));
-  const fetched = (flat: FlatLayout): boolean => !isOnDevice(flat) && !flat.persistent;
+  const fetched = (flat: FlatLayout, among: Set<FlatLayout>): boolean => !isOnDevice(flat) && among.has(flat);
   const refreshed = (flat: FlatLayout): boolean => !isOnDevice(flat) && flat.persistent && flat.trainable;
   add("up", `parameters for forward and backward, ${often(2 * g)}`, (flat) =>
-    fetched(flat) ? 2 * g * flat.rangeElements : 0,
+    fetched(flat, twice) ? 2 * g * flat.rangeElements : 0,
   );
+  add("up", `parameters for forward alone, ${often(g)}`, (flat) => (fetched(flat, once) ? g * flat.rangeElements : 0));
   add("up", "persistent parameters, once", (flat) => (refreshed(flat) ? flat.rangeElements : 0));
 
   const states = stateDiskBytes(plan);
@@ -39,7 +45,10 @@ export function expectedCopies(plan: Plan): TrafficTerm[] {
     plan.parameterTier(flat) === "disk" ? parameterDiskBytes(plan, flat) : 0;
   add("diskRead", "optimizer states, once", states);
   add("diskRead", `parameters for forward and backward, ${often(2 * g)}`, (flat) =>
-    fetched(flat) ? 2 * g * parametersOf(flat) : 0,
+    fetched(flat, twice) ? 2 * g * parametersOf(flat) : 0,
+  );
+  add("diskRead", `parameters for forward alone, ${often(g)}`, (flat) =>
+    fetched(flat, once) ? g * parametersOf(flat) : 0,
   );
   add("diskRead", "persistent parameters, once", (flat) => (refreshed(flat) ? parametersOf(flat) : 0));
   add("diskWrite", "optimizer states, once", states);

@@ -46,8 +46,10 @@ const nothing: Counted = { formula: "0", elements: 0, paddedElements: 0 };
 /** All elements, or this rank's share of them. */
 function counted(flats: readonly FlatLayout[], split: Split, plan: Plan): Counted {
   const isShard = split === "shard";
+  // Where some parameters are frozen, those that are trained have a name of their own.
+  const psi = flats.every((f) => f.trainable) && plan.trainableElements < plan.parameterElements ? "psi_t" : "psi";
   return {
-    formula: isShard ? "psi / N" : "psi",
+    formula: isShard ? `${psi} / N` : psi,
     elements: sum(flats, (f) => f.elements) / (isShard ? plan.worldSize : 1),
     paddedElements: sum(flats, (f) => (isShard ? f.rangeElements : f.paddedElements)),
   };
@@ -130,6 +132,17 @@ export function expectedStates(plan: Plan, tier: Tier = "device"): ExpectedState
   };
 }
 
+export const noUnits: ReadonlySet<string> = new Set();
+
+/** Flat buffers that are gathered for each pass of a micro-batch, and those that are for its forward pass alone. */
+export function gatheredFlats(plan: Plan, forwardOnly: ReadonlySet<string>): [FlatLayout[], FlatLayout[]] {
+  const of = (isOnce: boolean): FlatLayout[] =>
+    plan.units
+      .filter(({ name }) => forwardOnly.has(name) === isOnce)
+      .flatMap(({ flats }) => flats.filter((f) => !f.persistent));
+  return [of(false), of(true)];
+}
+
 export interface TrafficTerm {
   readonly kind: TrafficKind;
   /** What moves and how often, in words. */
@@ -142,11 +155,12 @@ export interface TrafficTerm {
 }
 
 /**
- * Elements each rank sends in a step, term by term (contracts 14): (N-1)/N of 2 psi at stages 0 and 1, (1+g) psi at 2, 3g psi at 3,
- * with persistent parameters taken out of the gathers and published once. Where a reuse distance is written, gathers that it
- * saves are not known here; a forecast counts them.
+ * Elements each rank sends in a step, term by term (contracts 14): (N-1)/N of 2 psi_t at stages 0 and 1, (1+g) psi_t at 2 and
+ * g (2 psi + psi_t) at 3, with persistent parameters taken out of the gathers and published once. Where a reuse distance is written,
+ * gathers that it saves are not known here; a forecast counts them.
+ * @param forwardOnly names of units whose parameters the backward pass does not use
  */
-export function expectedTraffic(plan: Plan): TrafficTerm[] {
+export function expectedTraffic(plan: Plan, forwardOnly: ReadonlySet<string> = noUnits): TrafficTerm[] {
   const { parameters, gradients, optimizer } = plan.residences;
   const g = plan.config.gradientAccumulation;
   const sent = (flats: readonly FlatLayout[]): number => sum(flats, (f) => f.rangeElements) * (plan.worldSize - 1);
@@ -160,8 +174,9 @@ export function expectedTraffic(plan: Plan): TrafficTerm[] {
   if (optimizer.split === "whole") add("allGather", "reduced gradients, once", sent(trained));
   else if (parameters.split === "whole") add("allGather", "updated parameters, once", sent(trained));
   if (parameters.split === "shard") {
-    const gathered = allFlats(plan).filter((f) => !f.persistent);
-    add("allGather", `parameters for forward and backward, ${often(2 * g)}`, 2 * g * sent(gathered));
+    const [twice, once] = gatheredFlats(plan, forwardOnly);
+    add("allGather", `parameters for forward and backward, ${often(2 * g)}`, 2 * g * sent(twice));
+    add("allGather", `parameters for forward alone, ${often(g)}`, g * sent(once));
     add("allGather", "persistent parameters, once", sent(trained.filter((f) => f.persistent)));
   }
   return terms;

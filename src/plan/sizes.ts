@@ -53,20 +53,24 @@ export function planSizes(
 ): PlannedSizes {
   const all = units.reduce((sum, u) => sum + unitElements(u, () => true), 0);
   const largest = Math.max(...units.map((u) => unitElements(u, () => true)));
+  const isTrained = (f: FlatLayout): boolean => f.trainable;
+  const trained = units.reduce((sum, u) => sum + unitElements(u, isTrained), 0);
+  const largestTrained = Math.max(...units.map((u) => unitElements(u, isTrained)));
+  const largestUnit = largestTrained === largest ? "the largest unit" : "the largest unit's trained parameters";
   const largestGathered = Math.max(...units.map((u) => unitElements(u, (f) => !f.persistent)));
   const pick = (written: number | undefined, derived: number, why: string): PlannedSize =>
     written === undefined ? { elements: derived, why } : { elements: Math.min(written, all), why: "written" };
   const prefetch = pick(sizes.prefetchBucketSize, largestGathered, "one unit");
   const live = largestGathered + prefetch.elements;
   const owners = split === "shard" ? worldSize : 1;
-  const quarter = Math.max(2 ** 20, Math.ceil(largest / owners / 4));
-  const tenth = Math.max(normBlock, Math.floor(all / owners / leastSubGroups / normBlock) * normBlock);
+  const quarter = Math.max(2 ** 20, Math.ceil(largestTrained / owners / 4));
+  const tenth = Math.max(normBlock, Math.floor(trained / owners / leastSubGroups / normBlock) * normBlock);
   const subGroup =
     offloadRatio < 1 && tenth < quarter
       ? pick(sizes.subGroupSize, tenth, "a tenth of a rank's, for the ratio")
       : pick(sizes.subGroupSize, quarter, `largest ${split === "shard" ? "shard" : "unit"} / 4, at least 2^20`);
   return {
-    reduceBucket: pick(sizes.reduceBucketSize, largest, "the largest unit"),
+    reduceBucket: pick(sizes.reduceBucketSize, largestTrained, largestUnit),
     allgatherBucket: pick(sizes.allgatherBucketSize, largest, "the largest unit"),
     prefetch,
     liveParameters: pick(sizes.maxLiveParameters, live, "the largest unit and the look-ahead"),

@@ -77,7 +77,7 @@ export async function estimateByEngine(
     hostBytes: highest.host.bytes + onHost.addedBytes,
     diskBytes: highest.disk.bytes + onDisk.addedBytes,
     togetherBytes: foretold.highestInMemory + onDevice.addedBytes + onHost.addedBytes,
-    commElements: job.statedParameters === undefined ? sent : statedTraffic(job.statedParameters, config),
+    commElements: job.statedParameters === undefined ? sent : statedTraffic(job.statedParameters, plan),
     parts: [...stateParts(plan, job.statedParameters), ...bufferParts(foretold)],
     foretold,
   };
@@ -114,8 +114,11 @@ const bufferParts = ({ highest }: Forecast): EstimatePart[] =>
   );
 
 /** By the formula: padding and persistent parameters are those of the shape, not of the number. */
-const statedTraffic = (parameters: number, { stage, worldSize, gradientAccumulation }: ResolvedConfig): number =>
-  Math.round(sentElements(stage, { parameters, accumulation: gradientAccumulation }, worldSize));
+function statedTraffic(parameters: number, { config, trainableElements, parameterElements }: Plan): number {
+  const { stage, worldSize, gradientAccumulation: accumulation } = config;
+  const trainable = Math.round((parameters * trainableElements) / parameterElements);
+  return Math.round(sentElements(stage, { parameters, trainable, accumulation }, worldSize));
+}
 
 interface StatedStates {
   readonly parametersBytes: number;

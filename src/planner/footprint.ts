@@ -106,17 +106,22 @@ export function footprintOf(planned: PlannedFootprint, job: FootprintJob, placem
       buffersBytes,
       totalBytes: statesBytes(states, "device") + activationsBytes + buffersBytes,
     },
-    hostBytes: statesBytes(states, "host") + hostBuffersBytes(planned, like) * size,
+    hostBytes: statesBytes(states, "host") + reducedBytes(states, job) + hostBuffersBytes(planned, like) * size,
     diskBytes: statesBytes(states, "disk"),
     commElements: commElementsOf(placement.stage, job.parameters, job.ranks),
     parts: [],
   };
 }
 
-/** What of a planned estimate's host memory is no model state: staging. */
+/** A rank's part of gradients that rest whole on the device crosses to an optimizer that is elsewhere, as shards do that rest on the host. */
+const reducedBytes = ({ gradients, optimizer }: PlacedStates, { ranks }: Pick<FootprintJob, "ranks">): number =>
+  gradients.tier === "device" && optimizer.tier !== "device" ? gradients.bytes / ranks : 0;
+
+/** What of a planned estimate's host memory is neither a model state nor a reduced gradient: staging. */
 function hostBuffersBytes({ job, bytesPerParameter }: PlannedFootprint, like: Estimate | undefined): number {
   if (!like) return 0;
-  return Math.max(0, like.hostBytes - statesBytes(placedStates(like, job, bytesPerParameter), "host"));
+  const states = placedStates(like, job, bytesPerParameter);
+  return Math.max(0, like.hostBytes - statesBytes(states, "host") - reducedBytes(states, job));
 }
 
 /** All ways to place a job's states, in the order in which they are tried: the fewest offloads, then the smallest stage. */

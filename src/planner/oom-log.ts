@@ -25,8 +25,10 @@ export interface OomFinding extends OomMessage {
 const mostLines = 8;
 const mostRefusalLines = 60;
 const mostFrames = 200;
-/** Longer lines are progress bars and dumps. */
+/** Longer lines are progress bars, dumps and logs as JSON: of these the part with the message is read. */
 const longestLine = 20_000;
+/** Parts have so much in common, that a message may stand where one ends. */
+const commonLength = 4000;
 
 /** Colours, what launchers and loggers put before a line, and frames that pretty printers draw around one. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: terminals' own
@@ -45,6 +47,15 @@ interface Pending {
   readonly lines: string[];
 }
 
+/** The first part of a long line in which memory ran out, else its beginning. */
+function partOf(line: string): string {
+  for (let from = 0; from === 0 || from + commonLength < line.length; from += longestLine - commonLength) {
+    const part = line.slice(from, from + longestLine);
+    if (placeOfLine(part) !== undefined) return part;
+  }
+  return line.slice(0, longestLine);
+}
+
 export class OomLog {
   readonly #findings: OomFinding[] = [];
   /** By the rank that a line names, since tracebacks of ranks are mixed. */
@@ -54,7 +65,7 @@ export class OomLog {
 
   push(raw: string): void {
     this.#line++;
-    const line = raw.slice(0, longestLine).replace(colours, "");
+    const line = partOf(raw).replace(colours, "");
     const prefix = rankPrefix.exec(line);
     const rank = prefix?.[1] ?? prefix?.[2] ?? "";
     const text = line.replace(rankPrefix, "").replace(drawn, "");

@@ -31,19 +31,21 @@ const linkOf: Readonly<Partial<Record<TrafficKind, TrafficLine["link"]>>> = {
 const ofDisk: readonly TrafficKind[] = ["diskRead", "diskWrite"];
 
 export function trafficLines(subject: Subject): TrafficLine[] {
-  const { plan, known } = subject;
-  return [...expectedTraffic(plan), ...expectedCopies(plan)].map((term): TrafficLine => {
-    const isDisk = ofDisk.includes(term.kind);
-    const bytes = isDisk ? term.elements : term.elements * dtypeBytes[typeOf(term, plan)];
-    return {
-      link: linkOf[term.kind]!,
-      what: term.name,
-      times: factorOf(term, plan),
-      unit: isCollective(term.kind) ? "elements of psi (N-1)/N" : isDisk ? "bytes of psi/N" : "elements of psi/N",
-      elements: known === "nothing" || isDisk ? null : term.elements,
-      bytes: known === "nothing" ? null : bytes,
-    };
-  });
+  const { plan, known, forecast } = subject;
+  return [...expectedTraffic(plan, forecast?.forwardOnly), ...expectedCopies(plan, forecast?.forwardOnly)].map(
+    (term): TrafficLine => {
+      const isDisk = ofDisk.includes(term.kind);
+      const bytes = isDisk ? term.elements : term.elements * dtypeBytes[typeOf(term, plan)];
+      return {
+        link: linkOf[term.kind]!,
+        what: term.name,
+        times: factorOf(term, plan),
+        unit: isCollective(term.kind) ? "elements of psi (N-1)/N" : isDisk ? "bytes of psi/N" : "elements of psi/N",
+        elements: known === "nothing" || isDisk ? null : term.elements,
+        bytes: known === "nothing" ? null : bytes,
+      };
+    },
+  );
 }
 
 /** Gradients travel in the type that they have, or in the one that the file asks for; all else is parameters. */

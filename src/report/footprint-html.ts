@@ -27,6 +27,7 @@ export function renderFootprintHtml(data: FootprintPageData, script: string): st
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="shunya">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="${policy}">

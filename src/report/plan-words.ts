@@ -59,7 +59,9 @@ export function communicationWords({ estimate }: PlanRow, { asked, parameters }:
   const { ranks } = asked;
   if (ranks === 1) return "0";
   const times = (estimate.commElements * ranks) / (ranks - 1) / parameters;
-  return `${Number(times.toFixed(times < 10 ? 1 : 0))}Ψ`;
+  // With most parameters frozen there is little to reduce.
+  const rounded = times < 0.05 ? times.toPrecision(1) : times.toFixed(times < 10 ? 1 : 0);
+  return `${Number(rounded)}Ψ`;
 }
 
 /** "compute 97 %", "host update: compute waits 82 %". */

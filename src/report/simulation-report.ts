@@ -3,10 +3,11 @@ import { type MemorySnapshot, phases, tiers } from "../device/ledger.ts";
 import { type TrafficSnapshot, trafficKinds } from "../device/traffic.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { EngineEstimate } from "../planner/engine-estimate.ts";
+import { allowedBytes, deviceAllowance, type RankRoom, shortagesOf } from "../planner/fit.ts";
 import type { StepTime } from "../planner/step-time.ts";
 import { renderMemoryBreakdown } from "./memory-table.ts";
 import { formatBytes, formatCount, formatOperations, formatShare } from "./numbers.ts";
-import { boundWords, placementWords, queueName, rateText, secondsText } from "./plan-words.ts";
+import { boundWords, fitWords, placementWords, queueName, rateText, secondsText } from "./plan-words.ts";
 import { renderTable } from "./table.ts";
 import { wrap } from "./wrap.ts";
 
@@ -36,6 +37,26 @@ export function renderSimulation({ placement, ranks, estimate, time }: Simulated
     renderTime(time),
   ].join("\n\n");
 }
+
+/** Whether a rank's memory is enough, by the rule of plan. */
+export function renderFit(estimate: EngineEstimate, room: RankRoom): string {
+  const { device, hostBytes, diskBytes } = estimate;
+  const host = allowedBytes(room.hostBytes, room.hostSharers);
+  const taken = [
+    `${formatBytes(device.totalBytes)} on the device, where it may take ${formatBytes(deviceAllowance(room))}`,
+    ...(hostBytes === 0 ? [] : [`${formatBytes(hostBytes)} of the host's${ofMost(host, "may take")}`]),
+    ...(diskBytes === 0 ? [] : [`${formatBytes(diskBytes)} on disk${ofMost(room.diskBytes, "has")}`]),
+    ...(room.togetherBytes === undefined
+      ? []
+      : [
+          `both memories are one here, of which it may take ${formatBytes(allowedBytes(room.togetherBytes, room.hostSharers))}`,
+        ]),
+  ];
+  return wrap(`Fits: ${fitWords(shortagesOf(estimate, room))}. A rank needs ${taken.join("; ")}.`);
+}
+
+const ofMost = (bytes: number, words: string): string =>
+  Number.isFinite(bytes) ? `, where it ${words} ${formatBytes(bytes)}` : "";
 
 function trafficTable(traffic: TrafficSnapshot): string {
   return renderTable({
@@ -82,7 +103,7 @@ function renderTime(time: StepTime): string {
   return `${wrap(`A step takes ${secondsText(seconds)}, bound by ${boundWords(time)}: ${rate}.`)}\n${table}`;
 }
 
-export function simulationJson({ placement, ranks, estimate, time }: Simulated): object {
+export function simulationJson({ placement, ranks, estimate, time }: Simulated, room: RankRoom): object {
   const { report, highest } = estimate.foretold;
   const { memory, traffic, operations } = report;
   return {
@@ -90,6 +111,8 @@ export function simulationJson({ placement, ranks, estimate, time }: Simulated):
     ranks,
     /** Ranks whose ranges differ; all are alike. */
     rankClasses: 1,
+    /** What of a rank's memory is too little; empty where it fits. */
+    short: shortagesOf(estimate, room),
     memory: memoryJson(memory),
     highestBytes: Object.fromEntries(tiers.map((tier) => [tier, highest[tier].bytes])),
     traffic,

@@ -229,8 +229,11 @@ export class Tape {
     this.#muted = true;
     try {
       const output = this.#run(() => body(...inputs));
-      for (const input of inputs) input.retain();
-      this.#segments.push({ owner, nodes: [], needsValues: true, recompute: { inputs, body }, output });
+      // What no gradient flows to is never run again.
+      const needsValues = output.requiresGradient;
+      const recompute = needsValues ? { recompute: { inputs, body } } : {};
+      if (needsValues) for (const input of inputs) input.retain();
+      this.#segments.push({ owner, nodes: [], needsValues, ...recompute, output });
       return output;
     } finally {
       this.#muted = false;

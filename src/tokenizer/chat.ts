@@ -24,7 +24,7 @@ export interface ChatOptions {
 /** A whole conversation, and which parts of it an assistant said. */
 export interface ChatText {
   readonly text: string;
-  /** Of each assistant's message: where it begins in `text`, after its header, and where it ends, with what closes it. */
+  /** Where an assistant's message begins in `text`, after its header, and where it ends, with what closes it but no blanks after that. */
   readonly answers: readonly { readonly start: number; readonly end: number }[];
 }
 
@@ -57,8 +57,8 @@ export function renderChat(
 }
 
 /**
- * Renders a conversation and finds the answers in it, for a loss on these alone: an answer is what follows when the conversation
- * before it is rendered with the beginning of an answer.
+ * Renders a conversation and finds the answers in it, for a loss on these alone: what the template has in {% generation %} blocks, or
+ * where it has none what follows when the conversation before an answer is rendered with the beginning of an answer.
  * @throws what renderChat throws; DataError where the template writes earlier messages otherwise once later ones follow
  */
 export function renderAnswers(
@@ -67,18 +67,58 @@ export function renderAnswers(
   values?: ChatOptions["values"],
 ): ChatText {
   const options = values === undefined ? {} : { values };
+  const marked = withMarks(templateOf(settings));
+  if (marked !== undefined) {
+    if (messages.some(({ content }) => marks.test(content)))
+      throw new DataError("a message has a character U+F8D0 or U+F8D1, which marks answers here; leave it out");
+    return readMarks(renderChat(messages, { ...settings, chat_template: marked }, options));
+  }
   const text = renderChat(messages, settings, options);
-  const answers = messages.flatMap(({ role }, i) => {
+  const answers = messages.flatMap(({ role, content }, i) => {
     if (role !== "assistant") return [];
     const before = renderChat(messages.slice(0, i), settings, { ...options, addGenerationPrompt: true });
     const after = renderChat(messages.slice(0, i + 1), settings, options);
     if (!after.startsWith(before) || !text.startsWith(after))
       throw new DataError(
         `message ${i + 1} of a conversation cannot be found in its text: the chat template writes it otherwise when others follow; ` +
-          "give conversations that end with their only answer",
+          "give conversations that end with their only answer, or a template with {% generation %} blocks",
       );
-    return [{ start: before.length, end: after.length }];
+    return [
+      { start: before.length, end: before.length + closedLength(text.slice(before.length, after.length), content) },
+    ];
   });
+  return { text, answers };
+}
+
+/** Up to what closes an answer: a line feed after its last token is written by nobody. */
+function closedLength(said: string, content: string): number {
+  const at = said.indexOf(content.trim());
+  const closing = at === -1 ? "" : said.slice(at + content.trim().length);
+  return closing.trim() === "" ? said.length : said.trimEnd().length;
+}
+
+/** Characters for private use. */
+const [beginMark, endMark] = ["\uF8D0", "\uF8D1"];
+const marks = /[\uF8D0\uF8D1]/;
+
+/** The template writes a mark at the borders of its generation blocks; undefined where it has none. */
+function withMarks(template: string): string | undefined {
+  const marked = template.replaceAll(
+    /\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}/g,
+    (_, before: string, end: string | undefined, after: string) =>
+      // Between two blocks, since a template's blocks take the blanks around them along and its values do not.
+      `{%${before} if true %}{{ "${end ? endMark : beginMark}" }}{% endif ${after}%}`,
+  );
+  return marked === template ? undefined : marked;
+}
+
+function readMarks(marked: string): ChatText {
+  const answers: { start: number; end: number }[] = [];
+  let text = "";
+  for (const [i, part] of marked.split(marks).entries()) {
+    if (i % 2 === 1) answers.push({ start: text.length, end: text.length + part.length });
+    text += part;
+  }
   return { text, answers };
 }
 
@@ -87,7 +127,7 @@ function templateOf({ chat_template: given }: TokenizerSettings): string {
   const named = Array.isArray(given) ? (given as readonly unknown[]).find(isDefault)?.template : given;
   if (typeof named === "string") return named;
   throw new UsageError(
-    "the tokenizer has no chat template (chat_template in its tokenizer_config.json): use one of a model that was made for " +
+    "the tokenizer has no chat template (chat_template in tokenizer_config.json, or chat_template.jinja, beside its tokenizer.json): use one of a model that was made for " +
       "conversations, or add one",
   );
 }

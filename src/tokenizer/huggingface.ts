@@ -3,6 +3,7 @@
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
+import type { AddedToken } from "./added-tokens.ts";
 import { makeExact, type Parts } from "./exactness.ts";
 import type { DecodeOptions, EncodeOptions, Tokenizer, TokenizerSettings, TokenStream } from "./tokenizer.ts";
 import { type Pipeline, WordCache } from "./word-cache.ts";
@@ -12,12 +13,6 @@ export interface TokenizerJson {
   readonly model: Readonly<Record<string, unknown>>;
   readonly added_tokens: readonly AddedToken[];
   readonly [part: string]: unknown;
-}
-
-export interface AddedToken {
-  readonly id: number;
-  readonly content: string;
-  readonly special?: boolean;
 }
 
 /** Ends of text by the names that published models give them, the likeliest first; used where the settings name none. */
@@ -41,10 +36,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     // The settings are of Python's wrapper; what they change there after decoding is not the tokenizer's own doing.
     this.#library = new Library(json, {});
     makeExact(this.#library as unknown as Parts);
-    this.#words = WordCache.of(
-      this.#library as unknown as Pipeline,
-      json.added_tokens.map(({ content }) => content),
-    );
+    this.#words = WordCache.of(this.#library as unknown as Pipeline, json.added_tokens);
     const added = json.added_tokens.reduce((most, { id }) => Math.max(most, id + 1), 0);
     this.vocabularySize = Math.max(added, vocabularyEnd(path, json.model.vocab as object));
     this.endOfText = this.#findEnd(path);

@@ -4,7 +4,9 @@
  * words by one pattern, bytes, merges.
  */
 
+import { type AddedToken, AddedTokens } from "./added-tokens.ts";
 import { type BpeModel, BytePairs, characters } from "./byte-pairs.ts";
+import { ownCopy } from "./own-copy.ts";
 
 /** The parts of the library's objects that matter here. */
 export interface Pipeline {
@@ -40,23 +42,21 @@ export class WordCache {
   readonly #pairs: BytePairs | undefined;
   readonly #pattern: RegExp;
   readonly #isNormalized: boolean;
-  /** Any added token; a text with one is left to the library. */
-  readonly #added: RegExp | undefined;
+  readonly #added: AddedTokens;
   readonly #ids = new Map<string, readonly number[]>();
   /** Of the text at hand; kept, since texts are about equally long. */
   #found = new Uint32Array(1024);
 
-  private constructor({ model, normalizer }: Pipeline, pattern: RegExp, addedTokens: readonly string[]) {
+  private constructor({ model, normalizer }: Pipeline, pattern: RegExp, addedTokens: readonly AddedToken[]) {
     this.#model = model;
     this.#pairs = BytePairs.of(model);
     this.#pattern = pattern;
     this.#isNormalized = normalizer !== null;
-    const alternatives = addedTokens.map((token) => token.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"));
-    this.#added = alternatives.length === 0 ? undefined : new RegExp(alternatives.join("|"), "u");
+    this.#added = new AddedTokens(addedTokens, this.#isNormalized);
   }
 
   /** Undefined for a tokenizer of another kind. */
-  static of(pipeline: Pipeline, addedTokens: readonly string[]): WordCache | undefined {
+  static of(pipeline: Pipeline, addedTokens: readonly AddedToken[]): WordCache | undefined {
     const { normalizer, model, pre_tokenizer } = pipeline;
     const isPlain = normalizer === null || normalizer.config?.type === "NFC";
     const pattern = patternOf(pre_tokenizer);
@@ -65,25 +65,40 @@ export class WordCache {
   }
 
   /** Undefined for a text that the library has to look at. */
-  encode(given: string): Uint32Array | undefined {
-    const text = this.#isNormalized ? given.normalize("NFC") : given;
-    if (this.#added?.test(given) || (text !== given && this.#added?.test(text))) return undefined;
+  encode(text: string): Uint32Array | undefined {
+    const places = this.#added.find(text);
+    if (places === undefined) return undefined;
     let count = 0;
+    let end = 0;
+    for (const { at, length, id } of places) {
+      count = this.#appendText(text.slice(end, at), count);
+      count = this.#append([id], count);
+      end = at + length;
+    }
+    count = this.#appendText(end === 0 ? text : text.slice(end), count);
+    return this.#found.slice(0, count);
+  }
+
+  /** @returns the number of ids with those of this text, which has no added token */
+  #appendText(given: string, before: number): number {
+    const text = this.#isNormalized ? given.normalize("NFC") : given;
+    let count = before;
     let end = 0;
     for (const match of text.matchAll(this.#pattern)) {
       const [word] = match;
       // A pattern may leave out what lies between its matches; that is a word too.
-      if (match.index > end) count = this.#append(text.slice(end, match.index), count);
-      if (word !== "") count = this.#append(word, count);
+      if (match.index > end) count = this.#appendWord(text.slice(end, match.index), count);
+      if (word !== "") count = this.#appendWord(word, count);
       end = match.index + word.length;
     }
-    if (end < text.length) count = this.#append(text.slice(end), count);
-    return this.#found.slice(0, count);
+    return end < text.length ? this.#appendWord(text.slice(end), count) : count;
   }
 
-  /** @returns the number of ids with those of this word */
-  #append(word: string, count: number): number {
-    const ids = this.#ids.get(word) ?? this.#idsOf(word);
+  #appendWord(word: string, count: number): number {
+    return this.#append(this.#ids.get(word) ?? this.#idsOf(word), count);
+  }
+
+  #append(ids: readonly number[], count: number): number {
     const end = count + ids.length;
     if (end > this.#found.length) this.#grow(end);
     for (let i = 0; i < ids.length; i++) this.#found[count + i] = ids[i]!;
@@ -101,7 +116,7 @@ export class WordCache {
     if (word.length > longestWord) return this.#merge(bytes);
     const ids = this.#pairs?.encode(bytes) ?? this.#merge(bytes);
     if (this.#ids.size >= mostWords) this.#ids.clear();
-    this.#ids.set(word, ids);
+    this.#ids.set(ownCopy(word), ids);
     return ids;
   }
 

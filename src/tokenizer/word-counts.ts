@@ -1,5 +1,6 @@
 /** How often each word occurs in a text of any size, in bounded memory. */
 
+import { ownCopy } from "./own-copy.ts";
 import { wordsOf } from "./pattern.ts";
 
 /** A few hundred bytes each; a JavaScript map ends at 2^24 entries. */
@@ -18,7 +19,11 @@ export class WordCounts {
   }
 
   add(text: string): void {
-    for (const word of wordsOf(text)) this.counts.set(word, (this.counts.get(word) ?? 0) + 1);
+    for (const word of wordsOf(text)) {
+      const count = this.counts.get(word);
+      if (count === undefined) this.counts.set(ownCopy(word), 1);
+      else this.counts.set(word, count + 1);
+    }
     while (this.counts.size > this.#mostWords) this.#dropRarest();
   }
 

@@ -10,8 +10,9 @@
 import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { DisposedError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
+import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import { createPlan, type Plan } from "../plan/plan.ts";
 import { checkPieces } from "../plan/sizes.ts";
@@ -23,6 +24,7 @@ import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
+import { type HeldModel, ModelHold } from "./hold.ts";
 import { type GlobalNorm, GradientNorm } from "./norm.ts";
 import { OperationBook } from "./operation-book.ts";
 import { PhaseClock, quiet } from "./phase-clock.ts";
@@ -35,7 +37,8 @@ import type { StateReader } from "./state.ts";
 import { OptimizerStep } from "./step.ts";
 import { StateStores } from "./stores.ts";
 import { TargetBook, toldNumbers } from "./target-book.ts";
-import { type UnitState, Units } from "./unit.ts";
+import { trainingHooks } from "./training-hooks.ts";
+import { Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
 
 interface EngineEvents {
@@ -64,9 +67,11 @@ export class Engine<B extends object> {
   readonly #losses: LossBook;
   readonly #targets = new TargetBook();
   readonly #evaluator: Evaluator;
+  readonly #hold: ModelHold;
   readonly #counter: StepCounter;
   readonly #clock: PhaseClock;
   readonly #operations: OperationBook;
+  readonly #hooks: SegmentHooks;
   readonly #events = new EventEmitter<EngineEvents>();
   // Where training is
   #microBatch = 0;
@@ -103,7 +108,10 @@ export class Engine<B extends object> {
     this.#norm = new GradientNorm(device, this.#units.flats);
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
+    const parts = { device, units: this.#units, settler: this.#settler, operations: this.#operations };
+    this.#hooks = trainingHooks(parts);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
+    this.#hold = new ModelHold(device, this.group, this.#units);
     this.#clock = new PhaseClock(device, config.reporting.wallClockBreakdown);
     this.#counter = new StepCounter(config, options.resume?.progress);
   }
@@ -117,7 +125,7 @@ export class Engine<B extends object> {
     let model: DescribedModel | undefined;
     try {
       checkOptions(options);
-      model = describeModel(options.model);
+      model = describeModel(tuned(options.model, options.config));
       const engine = new Engine(options, model);
       engine.notices = await engine.#stores.open(engine.group.rank);
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
@@ -152,6 +160,11 @@ export class Engine<B extends object> {
   /** Floating-point operations of the last micro-batch, by unit. */
   get operationsByUnit(): OperationBook["byUnit"] {
     return this.#operations.byUnit;
+  }
+
+  /** Units of whose parameters the last backward pass used none, as below the lowest one that is trained. */
+  get forwardOnly(): ReadonlySet<string> {
+    return new Set(this.#units.all.filter((unit) => !unit.usedInBackward).map(({ name }) => name));
   }
 
   /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
@@ -205,14 +218,14 @@ export class Engine<B extends object> {
     this.#operations.beginMicroBatch();
     this.#units.beginPass("train");
     this.#settler.beginMicroBatch(this.#microBatch);
-    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false });
+    for (const unit of this.#units.all) Object.assign(unit, { openUses: 0, isSettled: false, usedInBackward: false });
     const { microBatch, trainBatch, activationCheckpointing, gradientAccumulation, worldSize } = this.plan.config;
     const firstSample = this.steps * trainBatch + (this.#microBatch * worldSize + this.group.rank) * microBatch;
     this.#tape = new Tape({
       device: this.device,
       dtype: this.plan.residences.parameters.dtype,
       training: true,
-      hooks: this.#trainingHooks(),
+      hooks: this.#hooks,
       checkpointing: activationCheckpointing,
       lossSeed: this.#counter.lossScale,
       lossDivisor: stepTargets && stepTargets / (worldSize * gradientAccumulation),
@@ -312,9 +325,30 @@ export class Engine<B extends object> {
     return new NumericalError(describeStop({ config, progress: this.progress, why, culprit }));
   }
 
-  /** Runs `body` without gradients and reads the fp32 values of its result. */
+  /** Runs `body` without gradients and reads the fp32 values of its result. Every rank calls it, and not in the middle of a pass. */
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
-    return this.#alone("infer", () => this.#evaluator.infer(body));
+    return this.#alone("infer", () => {
+      this.#checkNoPass("infer");
+      return this.#evaluator.infer(body);
+    });
+  }
+
+  /**
+   * Runs `body` while all parameters are whole on the device, gathered once for all passes in it; where some rank's device budget
+   * does not hold that and `besideBytes` more, each pass gathers unit by unit as ever. Every rank calls it, between two steps.
+   * Meanwhile the engine infers and evaluates, and does nothing else.
+   */
+  async withWhole<T>(body: (isWhole: boolean) => Promise<T>, besideBytes = 0): Promise<T> {
+    using whole = await this.holdWhole(besideBytes);
+    return await body(whole.isWhole);
+  }
+
+  /** The same for callers whose passes are no single function: until the answer is disposed. */
+  async holdWhole(besideBytes = 0): Promise<HeldModel> {
+    return await this.#alone("withWhole", async () => {
+      this.#checkNoPass("withWhole");
+      return await this.#hold.take(besideBytes);
+    });
   }
 
   /**
@@ -323,7 +357,7 @@ export class Engine<B extends object> {
    */
   evaluate(batch: HostBatch<B>): Promise<number> {
     return this.#alone("evaluate", async () => {
-      if (this.#tape) throw new UsageError("engine.evaluate was called between engine.forward and engine.backward");
+      this.#checkNoPass("evaluate");
       checkBatch(batch);
       const forward = (tape: Tape): Promise<Tensor> => this.#options.model.forward(tape, uploadBatch<B>(tape, batch));
       return (await this.#evaluator.infer(forward))[0]!;
@@ -360,6 +394,7 @@ export class Engine<B extends object> {
       if (!isTold) throw error; // else it would hide, as a SuppressedError, what `await using` is leaving with
     } finally {
       this.#tape?.dispose();
+      this.#hold.forget();
       this.#units.dispose();
       this.#stores.dispose();
       this.#norm.dispose();
@@ -387,6 +422,11 @@ export class Engine<B extends object> {
       throw new UsageError(
         `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
       );
+    this.#hold.check(name);
+  }
+
+  #checkNoPass(name: string): void {
+    if (this.#tape) throw new UsageError(`engine.${name} was called between engine.forward and engine.backward`);
   }
 
   #beginStep(): void {
@@ -395,29 +435,6 @@ export class Engine<B extends object> {
     this.device.traffic.beginStep();
     this.device.timeline.beginStep();
     this.group.beginStep(this.steps + 1);
-  }
-
-  #trainingHooks(): SegmentHooks {
-    const finished = (unit: UnitState): void => {
-      if (--unit.openUses < 0) throw new InternalError(`unit ${unit.name} ran backward more often than forward`);
-      if (unit.openUses === 0) this.#settler.settle(unit);
-    };
-    return {
-      enter: async (owner, pass, needsValues) => {
-        const unit = this.#units.unitOf(owner);
-        this.#units.enter(unit, needsValues);
-        this.device.timeline.scope = `${unit.name} ${pass}`;
-        if (pass === "forward") unit.openUses++;
-        this.#operations.enter();
-      },
-      leave: (owner, pass) => {
-        const unit = this.#units.unitOf(owner);
-        this.#operations.leave(unit.name, pass);
-        this.#units.leave(unit);
-        if (pass === "backward") finished(unit);
-        this.device.timeline.scope = "";
-      },
-    };
   }
 
   get #askedToStop(): boolean {

@@ -47,6 +47,8 @@ export interface Forecast {
   readonly highestInMemory: number;
   /** Floating-point operations of a micro-batch, by unit. */
   readonly operationsByUnit: ReadonlyMap<string, UnitOperations>;
+  /** Units that are gathered for the forward pass alone. */
+  readonly forwardOnly: ReadonlySet<string>;
   /** Of a step, one following another; 0 without costs. How much of its transfers was hidden is in the report. */
   readonly seconds: number;
   /** Of those, in which the compute queue worked. */
@@ -118,6 +120,7 @@ async function forecastSteps<B extends object>(options: ForecastOptions<B>): Pro
     highest: { device: ledger.highest("device"), host: ledger.highest("host"), disk: ledger.highest("disk") },
     highestInMemory: ledger.highestInMemory,
     operationsByUnit: new Map(engine.operationsByUnit),
+    forwardOnly: engine.forwardOnly,
     ...time,
   };
 }

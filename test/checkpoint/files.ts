@@ -3,7 +3,16 @@
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { tensorNamesOf } from "../../src/checkpoint/architectures.ts";
 import { gpt2TensorShapes } from "../../src/checkpoint/gpt2-tensors.ts";
+import type { ModelFolder } from "../../src/checkpoint/huggingface.ts";
+import { defaultFormat, type ModelFormat } from "../../src/checkpoint/weight-names.ts";
+import {
+  type ModelContent,
+  type ModelTensor,
+  type WrittenModel,
+  writeModel,
+} from "../../src/checkpoint/write-model.ts";
 import type { Gpt2Config } from "../../src/nn/models/gpt2-config.ts";
 
 export function temporaryFolder(): string {
@@ -68,3 +77,23 @@ export function modelFolder(parent: string, name: string, files: Readonly<Record
   }
   return folder;
 }
+
+/** The tensors that a configuration implies, in their order. */
+export const tensorsOf = (config: ModelFolder["config"]): ModelTensor[] =>
+  [...tensorNamesOf(config).shapes].map(([name, shape]) => ({ name, shape }));
+
+/** What a folder holds, to be written again. */
+export const contentOf = ({ config, weights }: ModelFolder): ModelContent<ModelTensor> => ({
+  config,
+  tensors: tensorsOf(config),
+  values: async function* ({ name, shape }) {
+    const elements = shape.reduce((a, b) => a * b, 1);
+    for (let at = 0; at < elements; at += 1000) yield await weights!.read(name, at, Math.min(1000, elements - at));
+  },
+});
+
+export const copyModel = (
+  from: ModelFolder,
+  folder: string,
+  format: Partial<ModelFormat> = {},
+): Promise<WrittenModel> => writeModel(folder, contentOf(from), { ...defaultFormat, ...format });

@@ -2,20 +2,31 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
-import { parseGpt2Config, renderGpt2Config } from "../../src/checkpoint/gpt2-json.ts";
+import { renderModelConfig } from "../../src/checkpoint/architectures.ts";
+import { parseGpt2Config } from "../../src/checkpoint/gpt2-json.ts";
 import { gpt2TensorShapes } from "../../src/checkpoint/gpt2-tensors.ts";
-import { openModelFolder, writeModelFolder } from "../../src/checkpoint/huggingface.ts";
-import type { NewTensor } from "../../src/checkpoint/safetensors-writer.ts";
+import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
+import { defaultFormat } from "../../src/checkpoint/weight-names.ts";
+import { type ModelContent, type ModelTensor, writeModel } from "../../src/checkpoint/write-model.ts";
 import { ModelError } from "../../src/errors/errors.ts";
 import { type Gpt2Config, gpt2Configs } from "../../src/nn/models/gpt2-config.ts";
-import { modelFolder, safetensorsBytes, temporaryFolder, tinyConfig, tinyTensors, zeroTensors } from "./files.ts";
+import {
+  copyModel,
+  modelFolder,
+  safetensorsBytes,
+  temporaryFolder,
+  tensorsOf,
+  tinyConfig,
+  tinyTensors,
+  zeroTensors,
+} from "./files.ts";
 
 const parent = temporaryFolder();
 afterAll(() => rmSync(parent, { recursive: true }));
 
 let folders = 0;
 const folderWith = (files: Readonly<Record<string, unknown>>) => modelFolder(parent, `m${folders++}`, files);
-const configJson = renderGpt2Config(tinyConfig);
+const configJson = renderModelConfig(tinyConfig);
 
 async function refusal(folder: string): Promise<string> {
   const error = await openModelFolder(folder).then(
@@ -57,7 +68,7 @@ describe("config.json", () => {
     });
     fc.assert(
       fc.property(config, (c) => {
-        expect(parseGpt2Config(renderGpt2Config(c), "config.json")).toEqual(c);
+        expect(parseGpt2Config(renderModelConfig(c), "config.json")).toEqual(c);
       }),
     );
   });
@@ -120,15 +131,17 @@ describe("config.json", () => {
 
 describe("weights", () => {
   const shapes = gpt2TensorShapes(tinyConfig);
-  const counting = (tensor: NewTensor) => {
-    const length = tensor.shape.reduce((a, b) => a * b, 1);
-    return [new Uint8Array(Float32Array.from({ length }, (_, i) => i).buffer)];
+  const counting: ModelContent<ModelTensor> = {
+    config: tinyConfig,
+    tensors: tensorsOf(tinyConfig),
+    values: async function* ({ shape }) {
+      yield Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => i);
+    },
   };
-  const tensors = [...shapes].map(([name, shape]) => ({ name, shape, dtype: "F32" as const }));
 
   test("a folder that was written is read again, by either form of the names", async () => {
     const folder = join(parent, "new", "deep");
-    await writeModelFolder(folder, tinyConfig, tensors, counting);
+    await writeModel(folder, counting, defaultFormat);
     expect(readdirSync(folder).toSorted()).toEqual(["config.json", "model.safetensors"]);
     await using opened = await openModelFolder(folder);
     expect(opened.config).toEqual(tinyConfig);
@@ -160,7 +173,7 @@ describe("weights", () => {
 
   test("an untied model needs its head", async () => {
     const config = { ...tinyConfig, tied: false };
-    const files = { "config.json": renderGpt2Config(config) };
+    const files = { "config.json": renderModelConfig(config) };
     await using opened = await openModelFolder(
       folderWith({ ...files, "model.safetensors": zeroTensors(tinyTensors(config)) }),
     );
@@ -262,7 +275,7 @@ describe("weights", () => {
   test("writing where a file stands", async () => {
     const path = join(parent, "plain-file");
     writeFileSync(path, "x");
-    await expect(writeModelFolder(path, tinyConfig, tensors, counting)).rejects.toBeInstanceOf(ModelError);
+    await expect(writeModel(path, counting, defaultFormat)).rejects.toBeInstanceOf(ModelError);
     expect(readFileSync(path, "utf8")).toBe("x");
   });
 });
@@ -280,15 +293,8 @@ test("the oracle's folder, read and written, is the same weights", async () => {
   });
   const weights = opened.weights!;
   const shapes = gpt2TensorShapes(opened.config as Gpt2Config);
-  const tensors = [...shapes].map(([name, shape]) => ({ name, shape, dtype: "F32" as const }));
   const copy = join(parent, "copy");
-  await writeModelFolder(copy, opened.config, tensors, async function* ({ name, shape }) {
-    const elements = shape.reduce((a, b) => a * b, 1);
-    for (let at = 0; at < elements; at += 1000) {
-      const values = await weights.read(name, at, Math.min(1000, elements - at));
-      yield new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    }
-  });
+  await copyModel(opened, copy);
   await using again = await openModelFolder(copy);
   expect(again.config).toEqual(opened.config);
   for (const [name, shape] of shapes) {

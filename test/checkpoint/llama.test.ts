@@ -5,14 +5,14 @@ import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { parseModelConfig, renderModelConfig, tensorNamesOf } from "../../src/checkpoint/architectures.ts";
-import { openModelFolder, writeModelFolder } from "../../src/checkpoint/huggingface.ts";
+import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { openSafetensors } from "../../src/checkpoint/safetensors.ts";
 import { ModelError } from "../../src/errors/errors.ts";
 import { describeModel } from "../../src/nn/describe.ts";
 import type { LlamaConfig, RopeScaling } from "../../src/nn/models/llama-config.ts";
 import { llamaConfigs } from "../../src/nn/models/llama-published.ts";
 import { createModel, publishedConfig } from "../../src/nn/models/models.ts";
-import { modelFolder, safetensorsBytes, temporaryFolder, zeroTensors } from "./files.ts";
+import { copyModel, modelFolder, safetensorsBytes, temporaryFolder, zeroTensors } from "./files.ts";
 
 const parent = temporaryFolder();
 afterAll(() => rmSync(parent, { recursive: true }));
@@ -265,19 +265,7 @@ describe("tensors", () => {
   test.each(kinds)("%s: written back, it has the same tensors and says the same", async (name) => {
     await using opened = await openModelFolder(join(oracles, name));
     const copy = join(parent, name);
-    const tensors = [...tensorNamesOf(opened.config).shapes].map(([tensor, shape]) => ({
-      name: tensor,
-      shape,
-      dtype: "F32" as const,
-    }));
-    await writeModelFolder(copy, opened.config, tensors, async function* ({ name, shape }) {
-      const values = await opened.weights!.read(
-        name,
-        0,
-        shape.reduce((a, b) => a * b, 1),
-      );
-      yield new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    });
+    await copyModel(opened, copy);
     await using again = await openModelFolder(copy);
     expect(again.config).toEqual(opened.config);
     const stored = new Set<string>();

@@ -8,7 +8,7 @@ import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { openTorchArchive } from "../../src/checkpoint/torch-archive.ts";
 import { openTorchWeights } from "../../src/checkpoint/torch-weights.ts";
 import { ModelError } from "../../src/errors/errors.ts";
-import { temporaryFolder } from "./files.ts";
+import { copyModel, temporaryFolder } from "./files.ts";
 
 const oracle = fileURLToPath(new URL("../oracles/torch/", import.meta.url));
 const expected = JSON.parse(readFileSync(join(oracle, "expected.json"), "utf8")) as Record<string, number[]>;
@@ -46,6 +46,23 @@ describe("pytorch_model.bin", () => {
         }
       }
     });
+
+  test("a Llama in shards: every weight is PyTorch's, and the frequencies of old files are no matter", async () => {
+    const values = JSON.parse(readFileSync(join(oracle, "llama-expected.json"), "utf8")) as Record<string, number[]>;
+    await using folder = await openModelFolder(join(oracle, "llama"));
+    expect(folder.config).toMatchObject({ architecture: "llama", heads: 4, keyValueHeads: 2, tied: false });
+    for (const [name, numbers] of Object.entries(values)) {
+      const wanted = Float32Array.from(numbers);
+      expect([name, await folder.weights!.read(name, 0, wanted.length)]).toEqual([name, wanted]);
+      expect(await folder.weights!.read(name, 3, 4)).toEqual(wanted.slice(3, 7));
+    }
+    // Written again it is safetensors, with the same values.
+    const copy = join(here, "llama");
+    expect((await copyModel(folder, copy)).files).toEqual(["model.safetensors"]);
+    await using again = await openModelFolder(copy);
+    for (const [name, numbers] of Object.entries(values))
+      expect(await again.weights!.read(name, 0, numbers.length)).toEqual(Float32Array.from(numbers));
+  });
 
   test("safetensors are taken where both are there", async () => {
     const folder = join(here, "both");

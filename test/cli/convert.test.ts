@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
+import { openSafetensors } from "../../src/checkpoint/safetensors.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import type { LoggedStep } from "../../src/report/step-record.ts";
 import { root, run, temporaryFolder, tooWide, writeFiles } from "./command.ts";
@@ -60,6 +61,35 @@ test("what is inside, and exported, is the model", async () => {
   expect(stdout).toMatch(/^model +gpt2: 2 layers, width 5, 1 heads, 11 tokens, 5 positions$/m);
   const exported = await run(["checkpoint", "export", checkpoints, "--output", join(here, "exported")]);
   expect(exported).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+});
+
+test("a Llama that DeepSpeed began goes on with DeepSpeed's losses, and is exported as transformers has it", async () => {
+  const sizes = { hidden_size: 8, intermediate_size: 6, num_hidden_layers: 2, num_attention_heads: 4 };
+  const more = { num_key_value_heads: 2, vocab_size: 11, max_position_embeddings: 5 };
+  writeFiles(here, { "llama/config.json": { model_type: "llama", ...sizes, ...more } });
+  const [from, converted] = [join(oracle, "llama"), join(here, "converted-llama")];
+  const made = await convert("--from", from, "--output", converted, "--model", join(here, "llama"));
+  expect(made).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  const log = join(here, "llama.ndjson");
+  const data = ["--data", join(from, "tokens.bin"), "--no-shuffle", "--seq-length", "5", "--micro-batch", "2"];
+  const job = ["--config", join(here, "config.json"), "--ranks", "2", "--threads", "1", "--resume", converted];
+  const ended = await run(["train", ...data, ...job, "--steps", "6", "--log-json", log]);
+  expect(ended).toMatchObject({ exitCode: exitCodes.ok });
+  const losses = readFileSync(log, "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => (JSON.parse(line) as LoggedStep).loss);
+  const wanted = JSON.parse(readFileSync(join(from, "losses.json"), "utf8")) as number[];
+  expect(losses).toHaveLength(3);
+  for (const [i, loss] of losses.entries()) expect(Math.abs(loss - wanted[i]!)).toBeLessThan(2e-5);
+  const output = join(here, "exported-llama");
+  const exported = await run(["checkpoint", "export", converted, "--output", output, "--dtype", "bf16"]);
+  expect(exported).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+  await using expected = await openSafetensors(join(from, "expected.safetensors"));
+  await using written = await openSafetensors(join(output, "model.safetensors"));
+  const masters = [...expected.tensors.keys()].filter((key) => key.endsWith("|master"));
+  expect([...written.tensors.keys()].toSorted()).toEqual(masters.map((key) => key.replace("|master", "")).toSorted());
+  expect(written.tensors.get("lm_head.weight")).toMatchObject({ dtype: "BF16", shape: [11, 8] });
 });
 
 test("another model, and a folder that is none of DeepSpeed's", async () => {

@@ -132,7 +132,7 @@ describe("the chapter's file", () => {
 test("a file with an error is shown as shunya config shows it", async () => {
   const explained = await run(["explain", "bad.json", "--ranks", "4"], folder);
   const configured = await run(["config", "bad.json", "--ranks", "4"], folder);
-  expect(explained.exitCode).toBe(1);
+  expect(explained.exitCode).toBe(2);
   expect(explained.stdout).toBe(configured.stdout);
 });
 

@@ -27,6 +27,7 @@ test.each([
     ].map(flag),
   ],
   [["generate", "--help"], ["model", "prompt", "tokens", "temperature", "top-k", "seed"].map(flag)],
+  [["generate", "--help"], ["jsonl", "chat", "top-p", "stop", "ranks", "config", "device-memory", "threads"].map(flag)],
   [
     ["launch", "--help"],
     [/<script>/, flag("ranks")],

@@ -1,5 +1,5 @@
 // `shunya plan` as a user runs it: the chapter's numbers, the engine's own, what does not fit, and what cannot be.
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Gpt2, type LanguageBatch } from "../../src/nn/models/gpt2.ts";
@@ -214,6 +214,28 @@ describe("the configuration that is written", () => {
     expect(exitCode, stdout).toBe(0);
   });
 
+  test("replaces its own pictures, and everything else only with --overwrite", async () => {
+    const folder = join(here, "written");
+    mkdirSync(folder);
+    const plan = (...flags: string[]): Promise<Ended> => run(["plan", "--params", "1e8", ...device, ...flags], folder);
+    const pictures = ["--svg", "own.svg", "--html", "own.html"];
+    for (const _time of ["first", "second"]) expect((await plan(...pictures)).exitCode).toBe(0);
+    for (const [flag, name] of Object.entries({
+      "--svg": "own.svg",
+      "--html": "own.html",
+      "--write-config": "a.json",
+    })) {
+      writeFileSync(join(folder, name), "{}");
+      const refused = await plan(flag, name);
+      expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+      expect(refused.stderr).toMatch(new RegExp(`${flag} ${name} is there already .*--overwrite`));
+      expect(readFileSync(join(folder, name), "utf8")).toBe("{}");
+    }
+    expect((await plan(...pictures, "--write-config", "a.json", "--overwrite")).exitCode).toBe(0);
+    expect(readFileSync(join(folder, "a.json"), "utf8")).toMatch(/zero_optimization/);
+    rmSync(folder, { recursive: true });
+  });
+
   test("to a folder that is not there, or where nothing fits, is an error after the answer", async () => {
     const noFolder = await run(["plan", "--params", "1e8", ...device, "--write-config", "nowhere/x.json"], here);
     expect(noFolder.exitCode).toBe(2);
@@ -297,6 +319,13 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
     ["--params", "1e8", "--machine", "nowhere.json"],
     /nowhere\.json: no such file.*doctor --calibrate/,
   ],
+  [
+    "two machines",
+    ["--params", "1e8", "--machine", "list.json", "--device", "A10G"],
+    /--machine and --device A10G: list\.json is a machine of its own/,
+  ],
+  ["a part of cards, of this machine", ["--params", "1e8", "--drive", "5GB/s"], /--drive is a part of a node of cards/],
+  ["nodes of this machine", ["--params", "1e8", "--ranks-per-node", "2"], /--ranks-per-node is of nodes of cards/],
   ["a value of no file", params("--set", "zero_optimization.stage=3"), /--set changes a value of a file.*--config/],
   ["two things in one file", params("--svg", "x.out", "--html", "x.out"), /name one file twice/],
   ["a picture of many plans", params("--fewest-ranks", "--svg", "x.svg"), /inverse question without them/],

@@ -66,6 +66,22 @@ describe("simulate", () => {
     expect(stderr).toMatch(message);
   });
 
+  test("whether it fits is said and is the exit code, by the rule of plan", async () => {
+    const fits = await run(["simulate", ...job]);
+    expect(fits.exitCode).toBe(0);
+    // 85 % of an A10G's 22.1 GB (docs/hardware.md).
+    expect(fits.stdout).toMatch(/^Fits: yes\. A rank needs [\d.]+ GB on the device, where it may take 18\.8 GB\.$/m);
+    const large = ["--model", "gpt2-xl", "--device", "A10G", "--stage", "1", "--offload-optimizer", "cpu"];
+    const host = await run(["simulate", ...large, "--host-memory", "8GB"]);
+    expect(host.exitCode).toBe(1);
+    expect(host.stdout.replaceAll("\n", " ")).toMatch(
+      /Fits: no: host\. .* of the host's, where it may take 6\.00 GB\. *$/,
+    );
+    const json = await run(["simulate", "--model", "gpt2-xl", "--device", "A10G", "--json"]);
+    expect(json.exitCode).toBe(1);
+    expect(JSON.parse(json.stdout)).toMatchObject({ short: ["device"] });
+  });
+
   test("without the speed of a device there is no time", async () => {
     const { exitCode, stderr } = await run(["simulate", "--model", "gpt2", "--device-memory", "24GB"]);
     expect(exitCode).toBe(2);

@@ -35,7 +35,7 @@ test.each([
       biasCorrection: true,
     },
   ],
-  ["LION", { type: "Lion", learningRate: 1e-4, beta1: 0.9, beta2: 0.99, weightDecay: 0 }],
+  ["LION", { type: "Lion", learningRate: 1e-3, beta1: 0.9, beta2: 0.999, weightDecay: 0 }],
   ["sgd", { type: "SGD", learningRate: 1e-3, momentum: 0, dampening: 0, nesterov: false, weightDecay: 0 }],
   [
     "Adagrad",

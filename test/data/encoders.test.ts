@@ -6,7 +6,7 @@ import { wordTokenizer } from "./word-tokenizer.ts";
 const data = new DataFolder();
 const module = new URL("./word-tokenizer.ts", import.meta.url).href;
 const words = { tokenizer: wordTokenizer, vocabularySize: 1000 };
-const lengths = Array.from({ length: 20_000 }, (_, i) => 1 + ((i * 7919) % 400));
+const lengths = Array.from({ length: 20_000 }, (_, i) => 1 + ((i * 7919) % 900));
 /** Above the size from which on workers are used. */
 const lines = lengths.map((length, i) => JSON.stringify({ text: `${"x".repeat(length)} ${"y ".repeat(i % 50)}` }));
 const path = data.file("many.jsonl", lines.map((line) => `${line}\n`).join(""));

@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { DataLoader } from "../../src/data/loader.ts";
-import { WindowSampler } from "../../src/data/sampler.ts";
+import { WindowRows } from "../../src/data/rows.ts";
+import { RowSampler, windowPlaces } from "../../src/data/sampler.ts";
 import type { TokenSource } from "../../src/data/tokens.ts";
 import { DataError } from "../../src/errors/errors.ts";
 import { openTokens } from "./prepared.ts";
@@ -27,7 +28,7 @@ function counting(count: number): TokenSource & { readonly reads: number[] } {
 }
 
 const sampler = (tokenCount: number, seqLength: number, shuffle = false, seed = 42) =>
-  new WindowSampler({ tokenCount, seqLength, seed, shuffle });
+  new RowSampler(windowPlaces(tokenCount, seqLength), { seed, shuffle });
 
 describe("windows", () => {
   test.each([
@@ -65,7 +66,7 @@ describe("windows", () => {
 describe("batches", () => {
   const loader = (source: TokenSource, rank: number, worldSize = 2, shuffle = false) =>
     new DataLoader({
-      source,
+      rows: new WindowRows(source, 4),
       sampler: sampler(source.count, 4, shuffle),
       microBatch: 3,
       gradientAccumulation: 2,
@@ -96,7 +97,7 @@ describe("batches", () => {
       for (let rank = 0; rank < worldSize; rank++) {
         const source = counting(4 * 100 + 1);
         const options = {
-          source,
+          rows: new WindowRows(source, 4),
           sampler: sampler(401, 4, true),
           microBatch,
           gradientAccumulation: 1,
@@ -152,9 +153,9 @@ test("the oracle's tokens in its order: window i is tokens 64 i to 64 i + 64", a
   const path = new URL("../oracles/gpt2-tiny/tokens.bin", import.meta.url).pathname;
   await using source = await openTokens([path], { vocabularySize: 256 });
   expect(source.count).toBe(60019);
-  const windows = new WindowSampler({ tokenCount: source.count, seqLength: 64, seed: 42, shuffle: false });
+  const windows = new RowSampler(windowPlaces(source.count, 64), { seed: 42, shuffle: false });
   const data = new DataLoader({
-    source,
+    rows: new WindowRows(source, 64),
     sampler: windows,
     microBatch: 4,
     gradientAccumulation: 1,

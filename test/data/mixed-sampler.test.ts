@@ -2,19 +2,24 @@
 import { describe, expect, test } from "vitest";
 import { DataLoader } from "../../src/data/loader.ts";
 import { MixedSampler } from "../../src/data/mixed-sampler.ts";
-import { WindowSampler } from "../../src/data/sampler.ts";
+import { WindowRows } from "../../src/data/rows.ts";
+import { RowSampler, windowPlaces } from "../../src/data/sampler.ts";
 import { DataError } from "../../src/errors/errors.ts";
 import { DataFolder } from "./prepared.ts";
 
 const seqLength = 4;
 /** The k-th source has 4 * windows[k] + 1 tokens. */
 function mix(weights: number[], windows: number[], options: { shuffle?: boolean; seed?: number } = {}): MixedSampler {
-  const sources = weights.map((weight, i) => ({ name: `source ${i}`, weight, tokens: seqLength * windows[i]! + 1 }));
-  return new MixedSampler({ sources, seqLength, seed: 42, shuffle: true, ...options });
+  const sources = weights.map((weight, i) => ({
+    name: `source ${i}`,
+    weight,
+    rows: windowPlaces(seqLength * windows[i]! + 1, seqLength),
+  }));
+  return new MixedSampler({ sources, seed: 42, shuffle: true, ...options });
 }
 /** Which source each of the first samples is from, where the second begins at token 401. */
 const sourcesOf = (sampler: MixedSampler, count: number): number[] =>
-  Array.from({ length: count }, (_, sample) => (sampler.firstToken(sample) < 401 ? 0 : 1));
+  Array.from({ length: count }, (_, sample) => (sampler.place(sample) < 401 ? 0 : 1));
 
 describe("weights", () => {
   test("0.7 to 0.3: seven of any ten, never far from it", () => {
@@ -41,7 +46,7 @@ describe("weights", () => {
   test("the turns do not depend on the seed; the windows do", () => {
     const [one, other] = [mix([2, 1], [100, 100]), mix([2, 1], [100, 100], { seed: 43 })];
     expect(sourcesOf(one, 300)).toEqual(sourcesOf(other, 300));
-    expect(one.firstToken(0)).not.toBe(other.firstToken(0));
+    expect(one.place(0)).not.toBe(other.place(0));
   });
 });
 
@@ -49,7 +54,7 @@ describe("windows", () => {
   test("each source sees every window once an epoch, begins anew by itself, and never crosses into another", () => {
     const sampler = mix([3, 1], [6, 20]);
     expect(sampler.windowCount).toBe(26);
-    const firsts = Array.from({ length: 80 }, (_, sample) => sampler.firstToken(sample));
+    const firsts = Array.from({ length: 80 }, (_, sample) => sampler.place(sample));
     const small = firsts.filter((first) => first < 25);
     const large = firsts.filter((first) => first >= 25);
     expect([small.length, large.length]).toEqual([60, 20]);
@@ -59,24 +64,18 @@ describe("windows", () => {
   });
 
   test("without shuffling each source is read in order", () => {
-    const firsts = Array.from({ length: 8 }, (_, sample) =>
-      mix([1, 1], [3, 100], { shuffle: false }).firstToken(sample),
-    );
+    const firsts = Array.from({ length: 8 }, (_, sample) => mix([1, 1], [3, 100], { shuffle: false }).place(sample));
     expect(firsts).toEqual([0, 13, 4, 17, 8, 21, 0, 25]);
   });
 
   test("one source with any weight is the plain order", () => {
-    const plain = new WindowSampler({ tokenCount: 401, seqLength, seed: 42, shuffle: true });
+    const plain = new RowSampler(windowPlaces(401, seqLength), { seed: 42, shuffle: true });
     const one = mix([0.4], [100]);
-    for (let sample = 0; sample < 250; sample++) expect(one.firstToken(sample)).toBe(plain.firstToken(sample));
+    for (let sample = 0; sample < 250; sample++) expect(one.place(sample)).toBe(plain.place(sample));
   });
 
   test("a source of less than a window is named", () => {
-    const sources = [
-      { name: "a.txt", weight: 1, tokens: 100 },
-      { name: "b.txt", weight: 1, tokens: 4 },
-    ];
-    const make = () => new MixedSampler({ sources, seqLength, seed: 1, shuffle: true });
+    const make = () => windowPlaces(4, seqLength, "b.txt");
     expect(make).toThrow(DataError);
     expect(make).toThrow(/b\.txt has 4 tokens; wanted at least 5/);
   });
@@ -93,7 +92,8 @@ describe("windows", () => {
       [1, 2, 3, 6].map(async (worldSize) => {
         const inputs: number[] = [];
         for (let rank = 0; rank < worldSize; rank++) {
-          const options = { source, sampler, microBatch: 6 / worldSize, gradientAccumulation: 1, worldSize, rank };
+          const rows = new WindowRows(source, seqLength);
+          const options = { rows, sampler, microBatch: 6 / worldSize, gradientAccumulation: 1, worldSize, rank };
           inputs.push(...(await new DataLoader(options).batch(11, 0)).inputs);
         }
         return inputs.join();

@@ -22,7 +22,8 @@ test("a product reads both operands and writes the result", () => {
 test("attention reads q, k and v and writes what q is the size of; backward, as much again and the gradients", () => {
   const shape = { batch: 2, seq: 16, heads: 4, kvHeads: 2, headDim: 8, dtype: "f16" } as const;
   const [queries, keys] = [2 * 16 * 4 * 8 * 2, 2 * 16 * 2 * 8 * 2];
-  expect(bytesOf("attention", shape)).toBe(2 * queries + 2 * keys);
+  expect(bytesOf("attention", { ...shape, keys: 16 })).toBe(2 * queries + 2 * keys);
+  expect(bytesOf("attention", { ...shape, keys: 48 })).toBe(2 * queries + 6 * keys);
   // q, out, its gradient, dq; k, v, dk, dv.
   expect(bytesOf("attentionBackward", shape)).toBe(4 * queries + 4 * keys);
 });
@@ -33,6 +34,7 @@ test("ops of one element at a time", () => {
   expect(bytesOf("add", { count: 10, dtype: "f32" })).toBe(120);
   expect(bytesOf("cast", { count: 10, srcType: "f32", dstType: "bf16" })).toBe(60);
   expect(bytesOf("copy", { bytes: 10 })).toBe(20);
+  expect(bytesOf("copyRows", { rows: 3, bytes: 10 })).toBe(60);
   expect(bytesOf("fill", { count: 10, dtype: "f32" })).toBe(40);
   expect(bytesOf("accumulate", { count: 10, srcType: "bf16", dstType: "f32", accumulate: false })).toBe(60);
   expect(bytesOf("accumulate", { count: 10, srcType: "bf16", dstType: "f32", accumulate: true })).toBe(100);

@@ -157,6 +157,7 @@ async function run(bench: Workbench, c: Case, dtype: FloatType, x: Inputs, scale
     dropProbability: c.drop,
     dropKey,
     firstSample,
+    keys: c.seq,
   };
   const gradients = { dq: garbage(x.q.length), dk: garbage(x.k.length), dv: garbage(x.v.length) };
   await bench.run("attention", forward);
@@ -222,6 +223,50 @@ describeKernels("attention", (isa) => {
           bench.bytes(spans[name], like.length * dtypeBytes[dtype]);
         return [bytes("out", dOut), bytes("dq", q), bytes("dk", k), bytes("dv", v)];
       });
+  });
+
+  it.each(floatTypes)("%s: queries after earlier keys have the bits that they have among all", async (dtype) => {
+    for (const c of [
+      { batch: 1, seq: 1045, heads: 4, kvHeads: 2, headDim: 20, drop: 0 },
+      { batch: 2, seq: 70, heads: 2, kvHeads: 2, headDim: 128, drop: 0 },
+    ]) {
+      const x = inputsOf(c, dtype);
+      const stride = strides(c);
+      const bytes = dtypeBytes[dtype];
+      const bench = new Workbench(isa);
+      const whole = await run(bench, c, dtype, x);
+      for (const [first, seq] of [
+        [0, 1],
+        [8, 1],
+        [13, 4],
+        [c.seq - 5, 5],
+        [c.seq - 1, 1],
+        [c.seq - 62, 60],
+      ] as const) {
+        const keys = first + seq;
+        const rowsOf = (all: Float64Array, rowStride: number, from: number, to: number) =>
+          Array.from({ length: c.batch }, (_, b) => [
+            ...all.subarray((b * c.seq + from) * rowStride, (b * c.seq + to) * rowStride),
+          ]).flat();
+        const out = bench.space(c.batch * seq * stride.out * bytes);
+        await bench.run("attention", {
+          ...{ batch: c.batch, seq, keys, heads: c.heads, kvHeads: c.kvHeads, headDim: c.headDim, dtype },
+          ...{ scale: c.headDim ** -0.5, qStride: stride.q, kvStride: stride.kv, outStride: stride.out },
+          q: bench.place(rowsOf(x.q, stride.q, first, keys), dtype),
+          k: bench.place(rowsOf(x.k, stride.kv, 0, keys), dtype),
+          v: bench.place(rowsOf(x.v, stride.kv, 0, keys), dtype),
+          ...{ out, lse: bench.space(4 * c.batch * c.heads * seq), dropProbability: 0, dropKey, firstSample },
+        });
+        for (let b = 0; b < c.batch; b++)
+          for (let t = 0; t < seq; t++) {
+            const at = ({ region, offset }: typeof out, row: number) =>
+              bench.bytes({ region, offset: offset + row * stride.out * bytes }, c.heads * c.headDim * bytes);
+            const [found, wanted] = [at(out, b * seq + t), at(whole.out, b * c.seq + first + t)];
+            expect(Buffer.compare(found, wanted), `query ${first + t} of ${seq} in one call`).toBe(0);
+          }
+      }
+      bench.close();
+    }
   });
 
   it("scores far apart neither overflow nor lose the largest", async () => {

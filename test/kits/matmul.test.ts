@@ -30,6 +30,7 @@ const shapes: readonly Shape[] = [
   { m: 3, n: 130, k: 31 },
   { m: 14, n: 9, k: 1051 },
   { m: 9, n: 40, k: 0 },
+  { m: 1, n: 70, k: 1051 },
 ];
 
 /** A padded operand: rows x depth values at the strides of a row-major matrix, or of its transpose. */
@@ -184,6 +185,33 @@ describeKernels("matrix product", (isa) => {
           });
           return [bench.bytes(c, shape.m * shape.n * dtypeBytes[cType])];
         });
+  });
+
+  it.each(outputs)("$dtype to $cType: a row alone has the bits that it has among others", async ({ dtype, cType }) => {
+    for (const { n, k } of [
+      { n: 75, k: 1500 },
+      { n: 1100, k: 33 },
+      { n: 300, k: 2100 },
+    ])
+      for (const { at, bt } of layouts) {
+        const m = 13;
+        const bench = new Workbench(isa, 2);
+        const args = operandArgs(bench, { m, n, k }, dtype, operand(m, k, dtype, 1, at), operand(n, k, dtype, 2, bt));
+        const bias = bench.place(rounded(noise(n, 3, 2), cType), cType);
+        const before = rounded(noise(m * n, 5), cType);
+        for (const how of [plain, { ...plain, accumulate: true }, { ...plain, bias, gelu: true }]) {
+          const whole = bench.place(before, cType);
+          await bench.run("matmul", { ...args, ...how, c: whole, ldc: n, cType, biasType: cType });
+          const row = 7;
+          const part = bench.place(before.subarray(row * n, row * n + n), cType);
+          const a = { ...args.a, offset: args.a.offset + row * args.aRowStride * dtypeBytes[dtype] };
+          await bench.run("matmul", { ...args, ...how, a, m: 1, c: part, ldc: n, cType, biasType: cType });
+          const bytes = n * dtypeBytes[cType];
+          const wanted = bench.bytes({ ...whole, offset: whole.offset + row * bytes }, bytes);
+          expect(Buffer.compare(bench.bytes(part, bytes), wanted), `${n} x ${k} ${JSON.stringify(how)}`).toBe(0);
+        }
+        bench.close();
+      }
   });
 
   it("a row's bits do not depend on which other rows and columns are computed", async () => {

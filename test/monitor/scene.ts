@@ -55,6 +55,8 @@ const config: ResolvedConfig = {
     biasCorrection: true,
   },
   parameterGroups: [],
+  freeze: [],
+  lora: undefined,
   schedule: undefined,
   sizes: {
     reduceBucketSize: undefined,

@@ -34,3 +34,6 @@ pq.write_table(odd, here / "parquet" / "odd.parquet", compression="none")
 raw = pa.table({"text": pa.array([b"fine", b"caf\xe9", b"end"], pa.binary())})
 pq.write_table(raw, here / "parquet" / "bytes.parquet", compression="none")
 pq.write_table(table.slice(0, 0), here / "parquet" / "empty.parquet", compression="none")
+said = [["aaa", "bbbbb"], ["cc", "dddd"]]
+chats = [[{"role": role, "content": text} for role, text in zip(("user", "assistant"), texts)] for texts in said]
+pq.write_table(pa.table({"id": [1, 2], "messages": chats}), here / "parquet" / "chats.parquet", compression="snappy")

@@ -1,12 +1,13 @@
 """Makes the oracle in deepspeed/: checkpoints that DeepSpeed itself wrote of a tiny GPT-2 (Hugging Face's names), trained for three
 steps on CPU ranks over Gloo, and beside each what DeepSpeed says that its states are (expected.safetensors: `tensor|kind`, gathered
-by safe_get_full_fp32_param and safe_get_full_optimizer_state). One of them is there as a universal checkpoint too. The run of
-continued/ went on after it was saved: on tokens.bin (uint16), window i beginning at token 5 i, with these losses (losses.json).
+by safe_get_full_fp32_param and safe_get_full_optimizer_state). One of them is there as a universal checkpoint too. The runs of
+continued/ and of llama/ (transformers' Llama) went on after they were saved: on tokens.bin (uint16), window i beginning at token 5 i,
+with these losses (losses.json).
 
 Sizes are odd, so that partitions are padded: at stages 1 and 2 at the end of each group, at stage 3 at the end of each tensor.
-Made with DeepSpeed 0.19.8 and torch 2.8.0 (in a virtual environment outside of the repository):
+Made with DeepSpeed 0.19.8, torch 2.8.0 and transformers 5.24.0 (in a virtual environment outside of the repository):
 
-    python3 make_deepspeed.py [folder]      # folder defaults to deepspeed beside this file
+    python3 make_deepspeed.py [folder [run]]    # folder defaults to deepspeed beside this file; one run alone, into an empty folder
 """
 import json
 import os
@@ -22,6 +23,7 @@ RUNS = {
     "stage2": dict(world=2, stage=2, precision="fp32", groups=1, frozen="transformer.wpe"),
     "continued": dict(world=2, stage=2, precision="fp32", groups=1, more=4),
     "stage3": dict(world=2, stage=3, precision="bf16", groups=2),
+    "llama": dict(world=2, stage=3, precision="fp32", groups=1, more=3, llama=True),
     "stage3-sub-groups": dict(world=3, stage=3, precision="fp32", groups=1, sub_group=200, frozen="transformer.wpe"),
 }
 STEPS = 3
@@ -96,6 +98,22 @@ def build():
     return Gpt2()
 
 
+def build_llama():
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = dict(vocab_size=VOCABULARY, max_position_embeddings=POSITIONS, hidden_size=8, intermediate_size=6)
+    heads = dict(num_hidden_layers=LAYERS, num_attention_heads=4, num_key_value_heads=2)
+
+    class Llama(LlamaForCausalLM):
+        def forward(self, tokens, targets):
+            logits = super().forward(input_ids=tokens).logits.float()
+            return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+
+    torch.manual_seed(3)
+    return Llama(LlamaConfig(**sizes, **heads, attn_implementation="eager"))
+
+
 def rank(name, folder):
     import deepspeed
     import torch
@@ -105,7 +123,7 @@ def rank(name, folder):
     r = int(os.environ["RANK"])
     deepspeed.init_distributed("gloo")
     torch.set_num_threads(1)
-    model = build()
+    model = build_llama() if run.get("llama") else build()
     for n, p in model.named_parameters():
         if run.get("frozen") and n.startswith(run["frozen"]):
             p.requires_grad = False
@@ -200,12 +218,14 @@ def start_ranks(name, folder, port):
         sys.exit(f"{name} failed")
 
 
-def main(folder):
+def main(folder, only=None):
     shutil.rmtree(folder, ignore_errors=True)
-    for i, name in enumerate(RUNS):
+    for i, name in enumerate(RUNS if only is None else [only]):
         start_ranks(name, folder / name, 29510 + i)
         for script in (folder / name).glob("*.py"):
             script.unlink()
+    if only is not None:
+        return
     source = folder / "stage1" / f"global_step{STEPS}"
     target = folder / "universal" / f"global_step{STEPS}_universal"
     convert = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
@@ -217,4 +237,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 4 and sys.argv[1] == "rank":
         rank(sys.argv[2], sys.argv[3])
     else:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "deepspeed")
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "deepspeed", *sys.argv[2:3])

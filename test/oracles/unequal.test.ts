@@ -67,7 +67,7 @@ const relativeError = (found: readonly number[], wanted: readonly number[]): num
 describe("the mean over the targets of the global batch is PyTorch's", () => {
   for (const name of ["gpt2", "llama"] as const)
     for (const ranks of [1, 2, 4])
-      for (const accumulation of [1, 2])
+      for (const accumulation of name === "gpt2" ? [1, 2] : [2])
         test(`${name}, ${ranks} ranks, ${accumulation} micro-batches, stages 0 to 3`, async () => {
           const runs = [];
           for (const stage of [0, 1, 2, 3]) runs.push(await run(ranks, await jobOf(name, stage, accumulation)));

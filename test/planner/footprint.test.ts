@@ -1,6 +1,7 @@
 // Footprints from a handful of numbers, against the tables of the papers.
 
 import { describe, expect, test } from "vitest";
+import { planJob } from "../../src/cli/plan-subject.ts";
 import type { Stage } from "../../src/config/types.ts";
 import type { Placement } from "../../src/plan/placement.ts";
 import type { Estimate } from "../../src/planner/estimate.ts";
@@ -100,6 +101,27 @@ describe("activations and buffers", () => {
     const offloaded: Estimate = { ...estimate(2, 0, 0), offloadOptimizer: "cpu", hostBytes: 3.5e9 + 7e8 };
     const { hostBytes } = footprintOf({ ...planned, estimates: [offloaded] }, { ...job, parameters: 8e9 }, offloaded);
     expect(hostBytes).toBeCloseTo(8 * 3.5e9 + 4 * 7e8, -1);
+  });
+});
+
+describe("host memory is about the engine's own where the optimizer is on the host", () => {
+  const planOf = async (model: string, ranks: number, placement: Placement) => {
+    const flags = { model, ranks, device: "A100-80GB", engine: "shunya", microBatch: 1, seqLength: 512 } as const;
+    const { subject } = planJob(flags);
+    const found = await subject.estimateOf(subject.asked)(placement, { microBatch: 1, gradientAccumulation: 1 });
+    return { found: found!, job: { parameters: subject.parameters, ranks, microBatch: 1, sequenceLength: 512 } };
+  };
+
+  test.each([1, 2, 3] as const)("stage %d", async (stage) => {
+    const placement: Placement = { stage, offloadOptimizer: "cpu", offloadParam: "none" };
+    const own = await planOf("gpt2", 4, placement);
+    const page: PlannedFootprint = { job: own.job, bytesPerParameter: adam, estimates: [own.found] };
+    // Padding aside.
+    expect(footprintOf(page, own.job, placement).hostBytes / own.found.hostBytes).toBeCloseTo(1, 6);
+    const larger = await planOf("gpt2-large", 8, placement);
+    const share = footprintOf(page, larger.job, placement).hostBytes / larger.found.hostBytes;
+    expect(share).toBeGreaterThan(1);
+    expect(share).toBeLessThan(1.03);
   });
 });
 

@@ -24,6 +24,14 @@ const recent =
   "is allocated by PyTorch, and 19.00 GiB is reserved by PyTorch but unallocated.";
 
 describe("messages", () => {
+  test("far into a line that has no end, wherever they stand in it", () => {
+    for (const before of [0, 15_990, 19_900, 100_000, 700_000]) {
+      const [found, ...others] = read(`{"log": "${"=".repeat(before)}${recent}${"-".repeat(50_000)}"}`);
+      expect(others).toEqual([]);
+      expect(found).toMatchObject({ place: "device", device: 2, tried: { bytes: 768 * mib } });
+    }
+  });
+
   test("of PyTorch before 2.1", () => {
     const [found, ...others] = read("step 1", old);
     expect(others).toEqual([]);

@@ -88,7 +88,7 @@ describe("the answer", () => {
 
   test("names the tier and what it takes there", () => {
     expect(answer({ ranks: 1 })).toBe(
-      "Use stage 1 with optimizer states on the host: 9.00 GB on the rank, of 20.1 GB that a job may take, and 18.0 GB of host memory.",
+      "Use stage 1 with optimizer states on the host: 9.00 GB on the rank, of 20.1 GB that a job may take, and 21.0 GB of host memory.",
     );
   });
 

@@ -66,7 +66,7 @@ const whole = {
 
 describe("a conversation is rendered, and its answers are found", () => {
   test.each([
-    ["chatml", chatml, whole.chatml, ["नई दिल्ली <|im_end|>\n", "!<|im_end|>\n"]],
+    ["chatml", chatml, whole.chatml, ["नई दिल्ली <|im_end|>", "!<|im_end|>"]],
     ["headers", headers, whole.headers, ["नई दिल्ली<|eot_id|>", "!<|eot_id|>"]],
     ["turns", turns, whole.turns, [" नई दिल्ली </s>", " !</s>"]],
   ])("%s", (_, settings, wanted, answers) => {

@@ -3,11 +3,14 @@
  * as the root unit, which runs twice: before the blocks and after them.
  */
 import { ShapeError } from "../../errors/errors.ts";
+import type { EarlierKeys } from "../../tensor/ops/attention.ts";
 import { add, dropout, row } from "../../tensor/ops/elementwise.ts";
+
 import { linear } from "../../tensor/ops/linear.ts";
 import { headLoss } from "../../tensor/ops/loss.ts";
 import type { Tape } from "../../tensor/tape.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
+import type { KeyValueCache, KeyValueShape } from "../key-value-cache.ts";
 import { CausalSelfAttention, Embedding, LayerNorm, Mlp } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
@@ -16,10 +19,10 @@ import type { LanguageBatch, LanguageModel } from "./language-model.ts";
 
 export type { LanguageBatch } from "./language-model.ts";
 
-/** 0 to seq - 1, for every sequence of a batch. */
-function placesOf(batch: number, seq: number): Int32Array {
+/** `first` to first + seq - 1, for every sequence of a batch. */
+function placesOf(batch: number, seq: number, first: number): Int32Array {
   const places = new Int32Array(batch * seq);
-  for (let i = 0; i < places.length; i++) places[i] = i % seq;
+  for (let i = 0; i < places.length; i++) places[i] = first + (i % seq);
   return places;
 }
 
@@ -43,7 +46,12 @@ export class Gpt2Block extends Module {
 
   /** x: [batch, seq, hidden] */
   forward(tape: Tape, x: Tensor): Tensor {
-    const attended = add(tape, x, this.attn.forward(tape, this.ln_1.forward(tape, x)));
+    return this.forwardAfter(tape, x, undefined);
+  }
+
+  /** @param earlier keys and values of the tokens before x */
+  forwardAfter(tape: Tape, x: Tensor, earlier: EarlierKeys | undefined): Tensor {
+    const attended = add(tape, x, this.attn.forwardAfter(tape, this.ln_1.forward(tape, x), earlier));
     return add(tape, attended, this.mlp.forward(tape, this.ln_2.forward(tape, attended)));
   }
 }
@@ -93,32 +101,49 @@ export class Gpt2 extends Module implements LanguageModel {
     });
   }
 
-  async nextLogits(tape: Tape, inputs: Tensor): Promise<Tensor> {
-    const x = await this.#hidden(tape, inputs);
+  async nextLogits(tape: Tape, inputs: Tensor, cache?: KeyValueCache): Promise<Tensor> {
+    const x = await this.#hidden(tape, inputs, cache);
+    cache?.add(x.rows);
     return this.segment(tape, [x], (x) => {
       const last = this.transformer.ln_f.forward(tape, row(tape, x, x.rows - 1));
       return linear(tape, last, this.#headWeight, undefined, { layout: "outIn" });
     });
   }
 
+  get longestSequence(): number {
+    return this.config.positions;
+  }
+
+  get keyValueShape(): KeyValueShape {
+    return { layers: this.config.layers, width: this.config.hidden };
+  }
+
+  twin(): Gpt2 {
+    return new Gpt2(this.config);
+  }
+
   /** The residual stream after the last block. */
-  async #hidden(tape: Tape, inputs: Tensor): Promise<Tensor> {
+  async #hidden(tape: Tape, inputs: Tensor, cache?: KeyValueCache): Promise<Tensor> {
     const [batch, seq] = inputs.shape as [number, number];
     if (inputs.shape.length !== 2)
       throw new ShapeError("Gpt2", `inputs [${inputs.shape.join(", ")}]`, "token ids [batch, seq]");
     const { positions, embeddingDropout } = this.config;
-    if (seq > positions)
+    const first = cache?.length ?? 0;
+    if (first + seq > positions)
       throw new ShapeError(
         "Gpt2",
-        `a sequence of ${seq} tokens`,
+        `a sequence of ${first + seq} tokens`,
         `at most ${positions}, the model's positions (--seq-length)`,
       );
     let x = await this.segment(tape, [], () => {
-      const places = tape.integers(placesOf(batch, seq), [batch, seq]);
+      const places = tape.integers(placesOf(batch, seq, first), [batch, seq]);
       const tokens = this.transformer.wte.forward(tape, inputs);
       return dropout(tape, this.transformer.wpe.forward(tape, places, tokens), embeddingDropout, "embd");
     });
-    for (const block of this.transformer.h) x = await block.run(tape, x);
+    for (const [i, block] of this.transformer.h.modules.entries())
+      x = cache
+        ? await block.segment(tape, [x], (x) => block.forwardAfter(tape, x, cache.layer(i)))
+        : await block.run(tape, x);
     return x;
   }
 }

@@ -3,18 +3,19 @@
  * every block, and the rest (embedding, last norm, head) as the root unit, which runs before the blocks and after them.
  */
 import { ShapeError } from "../../errors/errors.ts";
-import { groupedAttention } from "../../tensor/ops/attention.ts";
+import { type EarlierKeys, groupedAttention } from "../../tensor/ops/attention.ts";
 import { add, reshape, row, siluMultiply } from "../../tensor/ops/elementwise.ts";
 import { linear } from "../../tensor/ops/linear.ts";
 import { headLoss } from "../../tensor/ops/loss.ts";
 import { rope } from "../../tensor/ops/rope.ts";
 import type { Tape } from "../../tensor/tape.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
+import type { KeyValueCache, KeyValueShape } from "../key-value-cache.ts";
 import { Embedding, Linear, RmsNorm } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
 import type { LanguageBatch, LanguageModel } from "./language-model.ts";
-import type { LlamaConfig } from "./llama-config.ts";
+import { type LlamaConfig, longestLlamaSequence } from "./llama-config.ts";
 import { ropeAngles } from "./rope-angles.ts";
 
 /** A text that grows by one token makes new angles this seldom. */
@@ -46,13 +47,14 @@ class LlamaAttention extends Module {
     this.#name = name;
   }
 
-  forward(tape: Tape, x: Tensor, angles: Tensor): Tensor {
+  /** @param angles of the places of x @param earlier keys and values of the tokens before x */
+  forward(tape: Tape, x: Tensor, angles: Tensor, earlier: EarlierKeys | undefined): Tensor {
     return tape.scope(() => {
       const { heads, keyValueHeads: kvHeads, attentionDropout: dropout } = this.#config;
       const q = this.#turned(tape, this.q_proj.forward(tape, x), this.q_norm, angles);
       const k = this.#turned(tape, this.k_proj.forward(tape, x), this.k_norm, angles);
       const v = this.v_proj.forward(tape, x);
-      const mixed = groupedAttention(tape, q, k, v, { heads, kvHeads, dropout, name: this.#name });
+      const mixed = groupedAttention(tape, q, k, v, { heads, kvHeads, dropout, name: this.#name, earlier });
       return this.o_proj.forward(tape, mixed);
     });
   }
@@ -103,9 +105,14 @@ class LlamaBlock extends Module {
     this.post_attention_layernorm = new RmsNorm(config.hidden, config.normEpsilon);
   }
 
-  /** x: [batch, seq, hidden]; angles: of the places of a sequence */
+  /** x: [batch, seq, hidden]; angles: of the places of x */
   forward(tape: Tape, x: Tensor, angles: Tensor): Tensor {
-    const attended = add(tape, x, this.self_attn.forward(tape, this.input_layernorm.forward(tape, x), angles));
+    return this.forwardAfter(tape, x, angles, undefined);
+  }
+
+  /** @param earlier keys and values of the tokens before x */
+  forwardAfter(tape: Tape, x: Tensor, angles: Tensor, earlier: EarlierKeys | undefined): Tensor {
+    const attended = add(tape, x, this.self_attn.forward(tape, this.input_layernorm.forward(tape, x), angles, earlier));
     return add(tape, attended, this.mlp.forward(tape, this.post_attention_layernorm.forward(tape, attended)));
   }
 }
@@ -160,23 +167,41 @@ export class Llama extends Module implements LanguageModel {
     });
   }
 
-  async nextLogits(tape: Tape, inputs: Tensor): Promise<Tensor> {
-    const x = await this.#hidden(tape, inputs);
+  async nextLogits(tape: Tape, inputs: Tensor, cache?: KeyValueCache): Promise<Tensor> {
+    const x = await this.#hidden(tape, inputs, cache);
+    cache?.add(x.rows);
     return this.segment(tape, [x], (x) => {
       const last = this.model.norm.forward(tape, row(tape, x, x.rows - 1));
       return linear(tape, last, this.#headWeight, undefined, { layout: "outIn" });
     });
   }
 
+  get longestSequence(): number {
+    return longestLlamaSequence(this.config);
+  }
+
+  get keyValueShape(): KeyValueShape {
+    const { layers, keyValueHeads, headWidth } = this.config;
+    return { layers, width: keyValueHeads * headWidth };
+  }
+
+  twin(): Llama {
+    return new Llama(this.config);
+  }
+
   /** The residual stream after the last block. */
-  async #hidden(tape: Tape, inputs: Tensor): Promise<Tensor> {
+  async #hidden(tape: Tape, inputs: Tensor, cache?: KeyValueCache): Promise<Tensor> {
     const [, seq] = inputs.shape as [number, number];
     if (inputs.shape.length !== 2)
       throw new ShapeError("Llama", `inputs [${inputs.shape.join(", ")}]`, "token ids [batch, seq]");
-    this.#checkLength(seq);
-    const angles = this.#anglesOn(tape, seq);
+    const first = cache?.length ?? 0;
+    this.#checkLength(first + seq);
+    const angles = this.#anglesOn(tape, first, seq);
     let x = await this.segment(tape, [], () => this.model.embed_tokens.forward(tape, inputs));
-    for (const block of this.model.layers) x = await block.run(tape, x, angles);
+    for (const [i, block] of this.model.layers.modules.entries())
+      x = cache
+        ? await block.segment(tape, [x, angles], (x, angles) => block.forwardAfter(tape, x, angles, cache.layer(i)))
+        : await block.run(tape, x, angles);
     return x;
   }
 
@@ -194,12 +219,12 @@ export class Llama extends Module implements LanguageModel {
   }
 
   /** Made once a pass, for all blocks. */
-  #anglesOn(tape: Tape, seq: number): Tensor {
+  #anglesOn(tape: Tape, first: number, seq: number): Tensor {
     const { headWidth } = this.config;
-    const places = Math.ceil(seq / placesAtOnce) * placesAtOnce;
-    if (this.#angles.length < seq * headWidth) this.#angles = ropeAngles(this.config, places);
+    const places = Math.ceil((first + seq) / placesAtOnce) * placesAtOnce;
+    if (this.#angles.length < (first + seq) * headWidth) this.#angles = ropeAngles(this.config, places);
     const angles = tape.make([seq, headWidth], "f32");
-    tape.device.upload(angles.span, this.#angles.subarray(0, seq * headWidth));
+    tape.device.upload(angles.span, this.#angles.subarray(first * headWidth, (first + seq) * headWidth));
     return angles;
   }
 }

@@ -1,6 +1,8 @@
 /** Causal self-attention on a packed projection, or on queries, keys and values apart. */
+
+import { dtypeBytes } from "../../device/dtype.ts";
 import type { OpArgs } from "../../device/ops.ts";
-import { ShapeError } from "../../errors/errors.ts";
+import { InternalError, ShapeError } from "../../errors/errors.ts";
 import type { Tape } from "../tape.ts";
 import { Tensor } from "../tensor.ts";
 
@@ -9,6 +11,17 @@ export interface AttentionOptions {
   /** Probability of dropping an attention weight while training, and the op's name for the random numbers. */
   readonly dropout?: number;
   readonly name: string;
+  /** Where the sequence began before this pass; without it the pass has all of it. Needs a batch of 1 and no backward pass. */
+  readonly earlier?: EarlierKeys | undefined;
+}
+
+/** Keys and values of the tokens of a sequence that earlier passes read, and room for those of the next. */
+export interface EarlierKeys {
+  /** [rows, kvHeads x headDim] each. */
+  readonly keys: Tensor;
+  readonly values: Tensor;
+  /** Rows that are filled: the place of the first query. */
+  readonly count: number;
 }
 
 export interface GroupedAttentionOptions extends AttentionOptions {
@@ -69,11 +82,13 @@ function attend(
   const [queries] = parts.q;
   const [batch, seq] = queries.shape as [number, number];
   const width = heads * headDim;
+  const known = options.earlier ? withEarlier(tape, parts, kvHeads * headDim, options.earlier) : parts;
+  const keys = (options.earlier?.count ?? 0) + seq;
   const dropProbability = tape.training ? (options.dropout ?? 0) : 0;
   const wanted = inputs.some((input) => input.requiresGradient);
   const out = tape.make([batch, seq, width], queries.dtype, wanted);
   const lse = tape.make([batch, heads, seq], "f32");
-  const strides = { query: queries.cols, keyValue: parts.k[0].cols };
+  const strides = { query: queries.cols, keyValue: known.k[0].cols };
   const shape = {
     ...{ batch, seq, heads, kvHeads, headDim },
     scale: 1 / Math.sqrt(headDim),
@@ -85,7 +100,7 @@ function attend(
     dropKey: dropProbability > 0 ? tape.random.dropout(options.name) : 0,
     firstSample: tape.random.firstSample,
   };
-  const forward = (): OpArgs<"attention"> => ({ ...shape, ...spansOf(parts), out: out.span, lse: lse.span });
+  const forward = (): OpArgs<"attention"> => ({ ...shape, ...spansOf(known), out: out.span, lse: lse.span, keys });
   tape.device.issue("compute", "attention", forward());
   const backward = (dy: Tensor): Tensor[] => {
     const gradients = new Map(inputs.map((i) => [i, Tensor.allocate(tape.device, i.shape, i.dtype)]));
@@ -103,6 +118,28 @@ function attend(
     return [...gradients.values()];
   };
   return tape.record("attention", inputs, out, [...inputs, out, lse], backward, false);
+}
+
+/** Puts the new keys and values behind the earlier ones, and tells where all of them are. */
+function withEarlier(tape: Tape, parts: Parts, width: number, { keys, values, count }: EarlierKeys): Parts {
+  const [batch, seq] = parts.q[0].shape as [number, number];
+  if (batch !== 1 || keys.cols !== width || count + seq > keys.rows)
+    throw new ShapeError(
+      "attention",
+      `${batch} sequences of ${seq} tokens after ${count}, with room for [${keys.shape.join(", ")}]`,
+      `one sequence, and room for [${count + seq}, ${width}]`,
+    );
+  if (tape.recording) throw new InternalError("attention over earlier keys has no backward pass");
+  for (const [[from, first], to] of [
+    [parts.k, keys],
+    [parts.v, values],
+  ] as const) {
+    const bytes = width * dtypeBytes[to.dtype];
+    const strides = { srcStride: from.cols * dtypeBytes[from.dtype], dstStride: bytes };
+    const spans = { src: from.at(first), dst: to.at(count * width) };
+    tape.device.issue("compute", "copyRows", { rows: seq, bytes, ...strides, ...spans });
+  }
+  return { q: parts.q, k: [keys, 0], v: [values, 0] };
 }
 
 const spansOf = ({ q, k, v }: Parts) => ({ q: q[0].at(q[1]), k: k[0].at(k[1]), v: v[0].at(v[1]) });

@@ -1,6 +1,6 @@
 /** Products with a weight matrix. */
 import { ShapeError } from "../../errors/errors.ts";
-import type { Tape } from "../tape.ts";
+import type { Backward, Tape } from "../tape.ts";
 import { Tensor } from "../tensor.ts";
 import type { Weight } from "../weight.ts";
 
@@ -59,14 +59,15 @@ export function linear(
     preActivation: preActivation?.span ?? null,
   });
   const saved = [...(weight.trainable ? [x] : []), ...(preActivation ? [preActivation] : [])];
-  return tape.record("linear", [x], y, saved, (dy, existing) => {
+  const backward: Backward = (dy, existing) => {
     const dPre = preActivation ? geluGradient(dy, preActivation) : dy.retain();
     weightGradient(tape, x, dPre, weight, options.layout);
     if (bias?.trainable) columnSum(tape, dPre, bias);
     const dx = x.requiresGradient ? inputGradient(tape, dPre, weight, w, x, existing(0)) : undefined;
     dPre.release();
     return [dx];
-  });
+  };
+  return tape.record("linear", [x], y, saved, backward, x.requiresGradient);
 }
 
 /** The gradient before the activation; over `dy` itself where nobody else holds it. The caller owns the reference. */
