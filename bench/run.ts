@@ -157,18 +157,8 @@ async function tokens(): Promise<void> {
 }
 
 const sections = {
-  products,
-  attention,
-  memory,
-  collectives,
-  step,
-  generation,
-  disk,
-  checkpoint,
-  saving,
-  hidden,
-  foretold,
-  tokens,
+  ...{ products, attention, memory, collectives, step, generation },
+  ...{ disk, checkpoint, saving, hidden, foretold, tokens },
 };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));

@@ -1,5 +1,6 @@
 // Faults that `npm run mutate` plants one at a time, and the law that must turn red. `find` must occur exactly once in the file.
 
+import { dataFaults } from "./data-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
@@ -351,8 +352,8 @@ export const faults: readonly Fault[] = [
   {
     name: "a rank restores its range from the tensor's beginning",
     file: "src/zero/state.ts",
-    find: "source.read(name, kind, range.first + done, count)",
-    replace: "source.read(name, kind, done, count)",
+    find: "source.read(name, kind, range.first + done, Math",
+    replace: "source.read(name, kind, done, Math",
     law: laws.resumed,
   },
   {
@@ -443,4 +444,5 @@ export const faults: readonly Fault[] = [
   },
   ...planningFaults,
   ...modelFaults,
+  ...dataFaults,
 ];
