@@ -24,13 +24,11 @@ export interface CheckpointResult {
   /** Medians over rounds of saving / writing a new file of as many bytes, and of checking / the drive's reading, in the same round. */
   readonly writeShare: number;
   readonly readShare: number;
-  /** Medians of seconds of a step alone, of a step and then a save, of a step beside a save. */
-  readonly stepSeconds: Readonly<Record<StepKind, number>>;
 }
 
 const works = ["a new file", "save", "drive reads", "check", "resume"] as const;
 type Work = (typeof works)[number];
-const stepKinds = ["alone", "then a save", "beside a save"] as const;
+const stepKinds = ["alone", "after a save that is awaited", "beside a save"] as const;
 type StepKind = (typeof stepKinds)[number];
 
 const config = resolveConfig({
@@ -65,37 +63,46 @@ async function trainStep(engine: Engine<LanguageBatch>): Promise<void> {
   await engine.device.reached(engine.device.mark("compute"));
 }
 
-/** @param rounds after one that is not counted */
-export async function measureCheckpoint(rounds = 5): Promise<CheckpointResult> {
+/** Runs `body` with a folder that is gone afterwards. */
+async function within<T>(body: (folder: string) => Promise<T>): Promise<T> {
   const folder = fileURLToPath(new URL("../build/bench-checkpoint", import.meta.url));
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   try {
-    const { engine, ...measured } = await measureSteps(folder, rounds);
-    const found = await measureRates(engine, folder, rounds);
-    return { ...measured, ...found };
+    return await body(folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-async function measureSteps(folder: string, rounds: number) {
-  const engine = await engineOf();
-  const seconds: Record<StepKind, number[]> = { alone: [], "then a save": [], "beside a save": [] };
+/** @param rounds after one that is not counted */
+export const measureCheckpoint = (rounds = 5): Promise<CheckpointResult> =>
+  within((folder) => measureRates(folder, rounds));
+
+/** Medians of seconds of a step alone, of a step after a save that is awaited, of a step beside a save. */
+export const measureSaving = (rounds = 5): Promise<Readonly<Record<StepKind, number>>> =>
+  within((folder) => measureSteps(folder, rounds));
+
+async function measureSteps(folder: string, rounds: number): Promise<Record<StepKind, number>> {
+  await using engine = await engineOf();
+  const seconds: Record<StepKind, number[]> = {
+    alone: [],
+    "after a save that is awaited": [],
+    "beside a save": [],
+  };
   for (let round = 0; round <= rounds; round++)
     for (const kind of stepKinds) {
       let saving: Promise<unknown> | undefined;
       // A save is asked for after a step, so that what it costs is seen in the next one.
       const found = await secondsOf(async () => {
         if (kind !== "alone") saving = saveCheckpoint(engine, folder, { keep: 1 });
-        if (kind === "then a save") await saving;
+        if (kind === "after a save that is awaited") await saving;
         await trainStep(engine);
       });
       await saving;
       if (round > 0) seconds[kind].push(found);
     }
-  const stepSeconds = Object.fromEntries(stepKinds.map((kind) => [kind, median(seconds[kind])]));
-  return { engine, stepSeconds: stepSeconds as Record<StepKind, number> };
+  return Object.fromEntries(stepKinds.map((kind) => [kind, median(seconds[kind])])) as Record<StepKind, number>;
 }
 
 /** What the drive gives a new file: blocks of noise, flushed, without states or checksums. */
@@ -109,7 +116,8 @@ async function writeNew(path: string, bytes: number): Promise<void> {
 
 const noise = new Uint8Array(new Float64Array(2 ** 19).map(() => Math.random()).buffer);
 
-async function measureRates(engine: Engine<LanguageBatch>, folder: string, rounds: number) {
+async function measureRates(folder: string, rounds: number): Promise<CheckpointResult> {
+  await using engine = await engineOf();
   const saved = await saveCheckpoint(engine, folder, { keep: 1 });
   const records = 2 * Math.round(saved.bytes / usualRecordBytes / 2);
   using speed = new SwapSpeed({
@@ -134,7 +142,6 @@ async function measureRates(engine: Engine<LanguageBatch>, folder: string, round
       const rate = await measure[work]();
       if (round > 0) rates[work].push(rate);
     }
-  await engine[Symbol.asyncDispose]();
   const shareOf = (work: Work, limit: Work): number => median(rates[work].map((rate, i) => rate / rates[limit][i]!));
   return {
     bytes: saved.bytes,

@@ -4,7 +4,7 @@
  */
 import { availableParallelism } from "node:os";
 import { renderTable } from "../src/report/table.ts";
-import { measureCheckpoint } from "./checkpoint.ts";
+import { measureCheckpoint, measureSaving } from "./checkpoint.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
 import { measureForetold } from "./foretold.ts";
@@ -106,7 +106,7 @@ async function disk(): Promise<void> {
 }
 
 async function checkpoint(): Promise<void> {
-  const { bytes, rates, writeShare, readShare, stepSeconds } = await measureCheckpoint();
+  const { bytes, rates, writeShare, readShare } = await measureCheckpoint();
   const shares: Readonly<Record<string, number>> = { save: writeShare, check: readShare };
   const rows = Object.entries(rates).map(([work, rate]) => [
     work,
@@ -114,8 +114,11 @@ async function checkpoint(): Promise<void> {
     shares[work] === undefined ? "" : percent(shares[work]),
   ]);
   print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive's"], rows);
-  const steps = Object.entries(stepSeconds).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
-  print("A step of it, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
+}
+
+async function saving(): Promise<void> {
+  const steps = Object.entries(await measureSaving()).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
+  print("A step of GPT-2 124M, bf16, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
 }
 
 async function hidden(): Promise<void> {
@@ -155,7 +158,7 @@ async function tokens(): Promise<void> {
 
 const sections = {
   ...{ products, attention, memory, collectives, step, generation },
-  ...{ disk, checkpoint, hidden, foretold, tokens },
+  ...{ disk, checkpoint, saving, hidden, foretold, tokens },
 };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));

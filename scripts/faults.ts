@@ -354,8 +354,8 @@ export const faults: readonly Fault[] = [
   {
     name: "a rank restores its range from the tensor's beginning",
     file: "src/zero/state.ts",
-    find: "source.read(name, kind, range.first + done, count)",
-    replace: "source.read(name, kind, done, count)",
+    find: "source.read(name, kind, range.first + done, Math",
+    replace: "source.read(name, kind, done, Math",
     law: laws.resumed,
   },
   {

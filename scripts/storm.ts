@@ -1,8 +1,8 @@
 // `npm run storm [KILLS [WORDS]]`: kills saving runs at random moments, and fills the disk under them, in every tier and on one and two ranks. After
 // each the newest checkpoint must load, be no older than what was published, and be where the next run goes on. Minutes, so
 // no part of the tests; test/checkpoint/kills.test.ts is a short one. WORDS choose runs by name, SHUNYA_STORM_SEED other moments.
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -93,8 +93,8 @@ class Run {
   /** Itself and its ranks. */
   pids(): number[] {
     const { pid } = this.child;
-    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(/\s+/).filter(Boolean);
-    return [pid!, ...children.map(Number)];
+    const children = spawnSync("ps", ["-o", "pid=", "--ppid", String(pid)], { encoding: "utf8" }).stdout;
+    return [pid!, ...children.trim().split(/\s+/).filter(Boolean).map(Number)];
   }
 }
 
@@ -163,9 +163,10 @@ async function chain(weather: Weather, count: number, fillsDisk: boolean): Promi
 function hasLimits(): boolean {
   try {
     execFileSync("prlimit", ["--version"], { stdio: "ignore" });
-    return existsSync(`/proc/${process.pid}/task/${process.pid}/children`);
+    execFileSync("ps", ["--version"], { stdio: "ignore" });
+    return true;
   } catch {
-    process.stdout.write("no prlimit or /proc here: full disks are left out\n");
+    process.stdout.write("no prlimit or ps here: full disks are left out\n");
     return false;
   }
 }

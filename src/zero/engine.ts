@@ -10,7 +10,7 @@
 import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import { InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
@@ -38,7 +38,8 @@ import type { StateReader } from "./state.ts";
 import { OptimizerStep } from "./step.ts";
 import { StateStores } from "./stores.ts";
 import { TargetBook, toldNumbers } from "./target-book.ts";
-import { type UnitState, Units } from "./unit.ts";
+import { trainingHooks } from "./training-hooks.ts";
+import { Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
 
 interface EngineEvents {
@@ -73,6 +74,7 @@ export class Engine<B extends object> {
   readonly #counter: StepCounter;
   readonly #clock: PhaseClock;
   readonly #operations: OperationBook;
+  readonly #hooks: SegmentHooks;
   readonly #events = new EventEmitter<EngineEvents>();
   // Where training is
   #microBatch = 0;
@@ -106,6 +108,8 @@ export class Engine<B extends object> {
     this.#norm = new GradientNorm(device, this.#units.flats);
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
+    const parts = { device, units: this.#units, settler: this.#settler, operations: this.#operations };
+    this.#hooks = trainingHooks(parts);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
     this.#hold = new ModelHold(device, this.group, this.#units);
     this.#calls = new Calls((name) => this.#hold.check(name));
@@ -222,7 +226,7 @@ export class Engine<B extends object> {
       device: this.device,
       dtype: this.plan.residences.parameters.dtype,
       training: true,
-      hooks: this.#trainingHooks(),
+      hooks: this.#hooks,
       checkpointing: activationCheckpointing,
       lossSeed: this.#counter.lossScale,
       lossDivisor: stepTargets && stepTargets / (worldSize * gradientAccumulation),
@@ -407,30 +411,6 @@ export class Engine<B extends object> {
     this.device.traffic.beginStep();
     this.device.timeline.beginStep();
     this.group.beginStep(this.steps + 1);
-  }
-
-  #trainingHooks(): SegmentHooks {
-    const finished = (unit: UnitState): void => {
-      if (--unit.openUses < 0) throw new InternalError(`unit ${unit.name} ran backward more often than forward`);
-      if (unit.openUses === 0) this.#settler.settle(unit);
-    };
-    return {
-      enter: async (owner, pass, needsValues) => {
-        const unit = this.#units.unitOf(owner);
-        this.#units.enter(unit, needsValues);
-        this.device.timeline.scope = `${unit.name} ${pass}`;
-        if (pass === "forward") unit.openUses++;
-        else if (needsValues) for (const part of unit.together) part.usedInBackward = true;
-        this.#operations.enter();
-      },
-      leave: (owner, pass) => {
-        const unit = this.#units.unitOf(owner);
-        this.#operations.leave(unit.name, pass);
-        this.#units.leave(unit);
-        if (pass === "backward") finished(unit);
-        this.device.timeline.scope = "";
-      },
-    };
   }
 
   get #askedToStop(): boolean {
