@@ -113,7 +113,7 @@ async function checkpoint(): Promise<void> {
     rate.toFixed(2),
     shares[work] === undefined ? "" : percent(shares[work]),
   ]);
-  print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive"], rows);
+  print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive's"], rows);
   const steps = Object.entries(stepSeconds).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
   print("A step of it, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
 }
@@ -154,17 +154,8 @@ async function tokens(): Promise<void> {
 }
 
 const sections = {
-  products,
-  attention,
-  memory,
-  collectives,
-  step,
-  generation,
-  disk,
-  checkpoint,
-  hidden,
-  foretold,
-  tokens,
+  ...{ products, attention, memory, collectives, step, generation },
+  ...{ disk, checkpoint, hidden, foretold, tokens },
 };
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));

@@ -25,6 +25,12 @@ export const laws = {
     file: "test/data/instructions.test.ts",
     tests: "transformers|a conversation a row|answers of the prompt",
   },
+  frozen: {
+    name: "Frozen parameters cost their own bytes and no more",
+    file: "test/laws/frozen.test.ts",
+    tests: "bf16, 2 ranks|psi_t|backward",
+  },
+  peft: { name: "Fine-tuning is PyTorch's and PEFT's", file: "test/oracles/peft.test.ts", tests: "LoRA is PEFT's" },
   equal: {
     name: "Equal bits over stages and settings",
     file: "test/laws/equal.test.ts",
@@ -94,6 +100,12 @@ export const laws = {
     name: "Damage is never silent",
     file: "test/checkpoint/training.test.ts",
     tests: "damage|not as it was",
+  },
+  cache: { name: "A text cut into passes has the same logits", file: "test/nn/key-value-cache.test.ts", tests: "" },
+  generation: {
+    name: "Generation is collective and leaves no trace",
+    file: "test/laws/generation.test.ts",
+    tests: "2 ranks stage|what is gathered",
   },
   clock: { name: "Queues share what they share", file: "test/device/virtual-clock.test.ts", tests: "" },
   costs: { name: "Ops cost what a machine's rates say", file: "test/hardware/costs.test.ts", tests: "" },

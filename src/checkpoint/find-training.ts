@@ -76,8 +76,16 @@ export function checkFits(
   const shown = problems.slice(0, 5);
   if (problems.length > shown.length) shown.push(`and ${problems.length - shown.length} more`);
   throw new CheckpointError(
-    `${folder} is no checkpoint of this training:\n  ${shown.join("\n  ")}\nresume with the model and optimizer that it was saved with`,
+    `${folder} is no checkpoint of this training:\n  ${shown.join("\n  ")}\n${adviceFor(manifest, config)}`,
   );
+}
+
+/** What a run with adapters is resumed with, nobody guesses from the names of tensors. */
+function adviceFor({ config: saved }: Manifest, { lora }: ResolvedConfig): string {
+  const had = saved.lora as { rank?: number; alpha?: number; targets?: readonly string[] } | null | undefined;
+  if (lora || had?.rank === undefined) return "resume with the model and optimizer that it was saved with";
+  const targets = had.targets ? ` --lora-targets ${had.targets.join(",")}` : "";
+  return `it is of a run with LoRA: give that again, --lora-rank ${had.rank} --lora-alpha ${had.alpha}${targets} (or shunya.lora)`;
 }
 
 function tensorProblems(manifest: Manifest, model: ModelDescription): string[] {

@@ -11,6 +11,7 @@ import { machineShareBytes } from "./room.ts";
 
 interface GenerateFlags {
   readonly model: string;
+  readonly adapter?: string;
   readonly prompt?: string;
   readonly jsonl?: string;
   readonly chat?: true;
@@ -42,7 +43,8 @@ export function generateCommand(): Command {
   const { tokens, temperature, topK, seed } = generateDefaults;
   return new Command("generate")
     .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir>", "a folder with config.json and weights")
+    .requiredOption("--model <dir>", "a folder with config.json and weights, or owner/name of a model on Hugging Face")
+    .option("--adapter <dir>", "LoRA adapters of the model")
     .option("--prompt <text>", "what to continue")
     .option(
       "--jsonl <file>",
@@ -69,9 +71,9 @@ export function generateCommand(): Command {
     .option("--threads <n>", "threads of a rank (default: cores / ranks)", parseInteger(1, mostThreads))
     .action(async (flags: GenerateFlags) => {
       const { runGenerate } = await import("./generate.ts");
-      const { model, tokenizer, config, ranks } = flags;
+      const { model, adapter, tokenizer, config, ranks } = flags;
       const job = {
-        ...{ model, tokenizer, config, ranks },
+        ...{ model, adapter, tokenizer, config, ranks },
         threads: flags.threads ?? defaultThreads(ranks),
         deviceMemoryBytes: flags.deviceMemory ?? machineShareBytes(ranks),
         options: {

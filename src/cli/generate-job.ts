@@ -5,6 +5,8 @@ import type { GenerateOptions, GenerationEnd, TextGenerator } from "../generatio
 /** What the command line asks for, as plain data. */
 export interface GenerateJob {
   readonly model: string;
+  /** A folder with adapters of the model. */
+  readonly adapter?: string | undefined;
   /** Undefined: the model folder's, or else bytes. */
   readonly tokenizer?: string | undefined;
   /** A DeepSpeed-style file. Undefined: fp32, whole on the device. */

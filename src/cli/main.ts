@@ -29,6 +29,7 @@ interface TrainFlags extends TuningFlags, OutputFlags {
   readonly stage?: number;
   readonly set?: readonly Override[];
   readonly model?: string;
+  readonly adapter?: string;
   readonly microBatch?: number;
   readonly lr?: number;
   readonly data: readonly string[];
@@ -97,10 +98,11 @@ function trainCommand(): Command {
       "--model <name|dir>",
       "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) for new weights; a model folder, or owner/name of a model on Hugging Face, for its weights; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
+    .option("--adapter <dir>", "LoRA adapters of the model, as PEFT or --output wrote them: they are trained further")
     .requiredOption("--data <path...>", dataHelp)
     .option(
       "--tokenizer <dir|file>",
-      "a tokenizer.json for text (default: the model folder's, or else bytes are tokens)",
+      "a tokenizer.json for text, or owner/name on Hugging Face (default: the model folder's, or else bytes are tokens)",
     )
     .option("--text-field <name>", "field of JSONL and Parquet data that holds the text", "text")
     .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
@@ -132,7 +134,7 @@ function trainCommand(): Command {
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
     .option(
       "--output <dir>",
-      "write the model there at the end, as Hugging Face has it: in fp32, if --output-dtype says no other",
+      "write the model there at the end, as Hugging Face has it: in fp32, if --output-dtype says no other; of LoRA the adapters, as PEFT has them",
     )
     .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
@@ -157,6 +159,7 @@ function trainCommand(): Command {
         config: flags.config,
         overrides: [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)],
         model: flags.model,
+        adapter: flags.adapter,
         data: flags.data,
         reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
         evalEvery: flags.evalEvery,

@@ -41,7 +41,7 @@ export class StepPrinter {
     const skip = record.skipped ? renderSkip(record, config.precision) : "";
     const evaluated =
       (validation ? renderValidation(record.step, validation) : "") + renderSamples(record.step, samples ?? []);
-    const more = skip + evaluated + report.step(record);
+    const more = skip + evaluated + report.step(record, validation?.loss);
     if (more === "") return;
     this.endLine();
     this.#options.write(more);

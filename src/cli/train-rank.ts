@@ -1,6 +1,6 @@
 /** What each rank of `shunya train` runs: the whole model on its part of the batch. */
 
-import { fitsFp16, saveModel } from "../checkpoint/save-model.ts";
+import { fitsFp16, saveAdapter, saveModel } from "../checkpoint/save-model.ts";
 import { type SavedCheckpoint, saveCheckpoint } from "../checkpoint/save-training.ts";
 import { defaultFormat } from "../checkpoint/weight-names.ts";
 import { DataLoader } from "../data/loader.ts";
@@ -15,7 +15,7 @@ import { createModel } from "../nn/models/models.ts";
 import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
-import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
+import { baseOf, type OpenedJob, openJob, type TrainJob } from "./job.ts";
 import { type Sample, Sampler } from "./samples.ts";
 import { copyTokenizer } from "./tokenizer-files.ts";
 import { recordTrace, type TraceMessage } from "./trace-rank.ts";
@@ -65,14 +65,26 @@ async function main(): Promise<void> {
   if (stopped instanceof NumericalError) await checkpoints.idle();
   else await checkpoints.atEnd();
   if (job.output !== undefined) {
-    // Days of training are not lost to one weight: a model that fp16 does not hold is written in fp32.
-    const isBeyond = job.outputFormat?.dtype === "fp16" && !(await fitsFp16(engine));
-    const format = { ...job.outputFormat, ...(isBeyond && { dtype: defaultFormat.dtype }) };
-    await saveModel(engine, opened.model.config, job.output, format);
+    const isBeyondFp16 = await save(engine, job, opened, job.output);
     if (engine.group.rank === 0) await copyTokenizer(opened.tokenizer, job.output);
-    tell({ type: "saved", afterStep: engine.steps, isBeyondFp16: isBeyond });
+    tell({ type: "saved", afterStep: engine.steps, isBeyondFp16 });
   }
   if (stopped) throw stopped;
+}
+
+/** @returns whether fp16 was asked for and does not hold the weights */
+async function save(
+  engine: Engine<LanguageBatch>,
+  job: TrainJob,
+  { config: { lora }, model: { config } }: OpenedJob,
+  output: string,
+): Promise<boolean> {
+  // Days of training are not lost to one weight: a model that fp16 does not hold is written in fp32.
+  const isBeyond = job.outputFormat?.dtype === "fp16" && !(await fitsFp16(engine));
+  const format = { ...job.outputFormat, ...(isBeyond && { dtype: defaultFormat.dtype }) };
+  if (lora) await saveAdapter(engine, { config, lora, base: baseOf(job) }, output, format.dtype);
+  else await saveModel(engine, config, output, format);
+  return isBeyond;
 }
 
 function createEngine(

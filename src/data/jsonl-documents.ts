@@ -24,20 +24,17 @@ export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): A
     yield { text: record, file: file.path, line, isLast: true };
 }
 
-/** What `reader` makes of each line of a file; see `recordsIn`. */
-export function jsonlRecords<T>(
+/** What `reader` makes of each line; lines that it makes nothing of go to the findings. @throws DataError where all do */
+export async function* jsonlRecords<T>(
   file: SourceFile,
   { findings, onRead }: Pick<ReadOptions, "findings" | "onRead">,
   reader: RecordReader<T>,
 ): AsyncGenerator<{ readonly record: T; readonly line: number }> {
-  return recordsIn(file.path, fileBytes(file, onRead), findings, reader);
+  yield* recordsOf(file.path, fileBytes(file, onRead), findings, reader);
 }
 
-/**
- * What `reader` makes of each line; lines that it makes nothing of go to the findings. @param name of where the bytes come from
- * @throws DataError where it makes nothing of any line
- */
-export async function* recordsIn<T>(
+/** The same of bytes from anywhere. @param name for messages */
+export async function* recordsOf<T>(
   name: string,
   bytes: AsyncIterable<Buffer>,
   findings: Findings,

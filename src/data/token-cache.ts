@@ -5,7 +5,7 @@
  */
 
 import { createHash, randomBytes } from "node:crypto";
-import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { DataError, ShunyaError } from "../errors/errors.ts";
@@ -65,10 +65,17 @@ export class TokenCache {
         const { size: indexBytes } = await stat(this.#path(name, "samples"));
         if (indexBytes !== entry.samples * recordBytes) return undefined;
       }
+      await this.#noteUse(name);
       return this.#entry(name, entry);
     } catch {
       return undefined;
     }
+  }
+
+  /** The time of its files is that of their last use, for whoever tidies up. It stays where the folder is only read. */
+  async #noteUse(name: string): Promise<void> {
+    const now = new Date();
+    await Promise.all(endings.map((ending) => utimes(this.#path(name, ending), now, now).catch(() => undefined)));
   }
 
   /**

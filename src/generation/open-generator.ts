@@ -1,4 +1,5 @@
 /** From a model folder to something that writes text. */
+import { openAdapterFolder, withAdapter } from "../checkpoint/adapter-folder.ts";
 import { openModelFolder } from "../checkpoint/huggingface.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type Override, resolveConfig } from "../config/resolve.ts";
@@ -9,11 +10,14 @@ import { joinWorld, type WorldOptions } from "../launch/world.ts";
 import { createLogger } from "../log/logger.ts";
 import type { LanguageBatch } from "../nn/models/language-model.ts";
 import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
+import { tuned } from "../nn/tuning.ts";
 import { findTokenizer } from "../tokenizer/open.ts";
 import { byteTokenizer, openTokenizer } from "../tokenizer/tokenizer.ts";
 import { TextGenerator } from "./text-generator.ts";
 
 export interface OpenGeneratorOptions extends WorldOptions {
+  /** A folder with LoRA's adapters of the model. */
+  readonly adapter?: string | undefined;
   /** A tokenizer.json or a folder with one. Defaults to the model folder's, or else to bytes. */
   readonly tokenizer?: string | undefined;
   /** DeepSpeed-style, a path or an object: the stage, the precision and where parameters live. Defaults to fp32, whole on the device. */
@@ -27,20 +31,23 @@ export interface OpenGeneratorOptions extends WorldOptions {
  */
 export async function openGenerator(folder: string, options: OpenGeneratorOptions = {}): Promise<TextGenerator> {
   await using opened = await openModelFolder(folder);
-  const { config, weights } = opened;
-  if (!weights)
+  const { config } = opened;
+  if (!opened.weights)
     throw new ModelError(`${folder} has no weights (no model.safetensors); give a folder that training wrote`);
+  const { adapter: path } = options;
+  await using adapter = path === undefined ? undefined : await openAdapterFolder(path, config);
+  const weights = adapter ? withAdapter(opened.weights, adapter.weights) : opened.weights;
   const own = options.tokenizer ?? (await findTokenizer(folder));
   const tokenizer = own === undefined ? byteTokenizer : await openTokenizer(own);
   checkVocabulary(tokenizer, config.vocabularySize);
-  const model = createModel(config);
+  const model = tuned(createModel(config), { freeze: [], lora: adapter?.lora });
   for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
   const world = joinWorld(options);
   const engineConfig = inferenceConfig(options.config, world.worldSize);
   const engine = await initializeIn<LanguageBatch>(world, engineConfig, { model, weights });
   const logger = createLogger({ rank: world.rank });
   // Nobody who generates needs to know what would train.
-  const warnings = engineConfig.warnings.filter((warning) => !warning.startsWith("optimizer."));
+  const warnings = engineConfig.warnings.filter((warning) => !/(^|: )optimizer\./.test(warning));
   for (const notice of [...warnings, ...noticesOf(engine)]) logger.warn(notice);
   return new TextGenerator({ engine, model, tokenizer, endTokens: endTokensOf(config) });
 }
@@ -52,7 +59,8 @@ function inferenceConfig(given: OpenGeneratorOptions["config"], worldSize: numbe
     ["train_micro_batch_size_per_gpu", 1],
     ["gradient_accumulation_steps", 1],
   ];
-  return resolveConfig({ file: parse(given), overrides, worldSize });
+  const config = resolveConfig({ file: parse(given), overrides, worldSize });
+  return { ...config, freeze: [], lora: undefined };
 }
 
 function parse(config: OpenGeneratorOptions["config"]): ParsedConfig | undefined {

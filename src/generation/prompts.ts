@@ -2,23 +2,23 @@
 import { existsSync } from "node:fs";
 import { fileBytes } from "../data/file-bytes.ts";
 import { describeFindings, Findings } from "../data/findings.ts";
-import { recordsIn } from "../data/jsonl-documents.ts";
+import { recordsOf } from "../data/jsonl-documents.ts";
 import { type RecordReader, textOf } from "../data/record-text.ts";
 import { DataError } from "../errors/errors.ts";
 
 /** @param onOdd is told at the end what was odd @throws DataError where no line has a prompt */
 export async function* jsonlPrompts(
   name: string,
-  bytes: AsyncIterable<Buffer>,
+  chunks: AsyncIterable<Buffer>,
   onOdd: (notice: string) => void,
 ): AsyncGenerator<string> {
   const findings = new Findings();
   const reader: RecordReader<string> = {
     read: (value, place) => textOf(value, "prompt", place, findings),
-    wanted: 'line with a prompt, such as {"prompt": "Once upon a time"}',
-    advice: "wanted one JSON object a line",
+    wanted: 'line with a text in field "prompt"',
+    advice: 'write one JSON object a line, such as {"prompt": "Once upon a time"}',
   };
-  for await (const { record } of recordsIn(name, bytes, findings, reader)) yield record;
+  for await (const { record } of recordsOf(name, chunks, findings, reader)) yield record;
   const odd = describeFindings(name, findings.list());
   if (odd !== undefined) onOdd(odd);
 }

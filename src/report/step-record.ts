@@ -41,19 +41,8 @@ export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): 
     operations,
     hidden: hiddenRecord(overlap),
   }));
-  const {
-    step,
-    loss,
-    targets,
-    gradNorm,
-    learningRate,
-    lossScale,
-    skipped,
-    tokensPerSecond,
-    phaseSeconds,
-    validationLoss,
-    samples,
-  } = summary;
+  const { step, loss, targets, gradNorm, learningRate, lossScale, skipped, tokensPerSecond } = summary;
+  const { phaseSeconds, validationLoss, samples } = summary;
   const reason = summary.reason ?? null;
   // JSON leaves out what is undefined of phaseSeconds, validationLoss and samples.
   return {

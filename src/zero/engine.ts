@@ -10,7 +10,7 @@
 import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
@@ -21,7 +21,8 @@ import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { type Agreement, agree } from "./agree.ts";
 import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
-import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
+import { Calls } from "./calls.ts";
+import { culpritOf } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
@@ -68,6 +69,8 @@ export class Engine<B extends object> {
   readonly #targets = new TargetBook();
   readonly #evaluator: Evaluator;
   readonly #hold: ModelHold;
+  /** They share the tape, the ledger's phase and the gradients. */
+  readonly #calls: Calls;
   readonly #counter: StepCounter;
   readonly #clock: PhaseClock;
   readonly #operations: OperationBook;
@@ -78,9 +81,6 @@ export class Engine<B extends object> {
   #loss: Loss | undefined;
   /** The last micro-batch, for the diagnosis of what was not finite in it. */
   #batch: HostBatch<B> | undefined;
-  /** The call that is running; calls share the tape, the ledger's phase and the gradients. */
-  #running: { readonly name: string; readonly done: Promise<unknown> } | undefined;
-  #isDisposed = false;
   /** Some rank was asked to stop; all of them know since the same step. */
   #stopAgreed = false;
 
@@ -109,6 +109,7 @@ export class Engine<B extends object> {
     this.#operations = new OperationBook(device.traffic);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
     this.#hold = new ModelHold(device, this.group, this.#units);
+    this.#calls = new Calls((name) => this.#hold.check(name));
     this.#clock = new PhaseClock(device, config.reporting.wallClockBreakdown);
     this.#counter = new StepCounter(config, options.resume?.progress);
   }
@@ -175,12 +176,12 @@ export class Engine<B extends object> {
    * micro-batches have unequal numbers of targets that count, `stepTargets` makes the step's loss the mean over all of them.
    */
   forward(batch: HostBatch<B>, options: ForwardOptions = {}): Promise<Loss> {
-    return this.#alone("forward", () => this.#forward(batch, options));
+    return this.#calls.alone("forward", () => this.#forward(batch, options));
   }
 
   /** Gradients of this micro-batch, settled unit by unit as the pass goes. @param loss what the last `forward` gave */
   backward(loss: Loss): Promise<void> {
-    return this.#alone("backward", () => this.#backward(loss));
+    return this.#calls.alone("backward", () => this.#backward(loss));
   }
 
   /**
@@ -190,7 +191,7 @@ export class Engine<B extends object> {
    * micro-batches' targets are not as `forward` was told
    */
   async step(): Promise<StepRecord | undefined> {
-    const outcome = await this.#alone("step", () => this.#update());
+    const outcome = await this.#calls.alone("step", () => this.#update());
     if (!outcome) return undefined;
     this.#events.emit("step", outcome.record);
     if (outcome.stop) throw outcome.stop;
@@ -306,18 +307,14 @@ export class Engine<B extends object> {
       this.#options.model.forward(tape, uploadBatch<B>(tape, this.#batch!));
     const output = await this.#evaluator.firstBadOutput(this.group, forward);
     const unit = this.#units.all.find(({ name }) => name === output?.unit);
-    const culprit =
-      (unit && (await firstBadParameter(this.group, unit.flats))) ??
-      output?.words ??
-      (await firstBadGradient(this.device, this.group, culprits)) ??
-      "the loss is not finite";
+    const culprit = await culpritOf(this.device, this.group, { output, flats: unit?.flats, culprits });
     const { config } = this.plan;
     return new NumericalError(describeStop({ config, progress: this.progress, why, culprit }));
   }
 
   /** Runs `body` without gradients and reads the fp32 values of its result. Every rank calls it, and not in the middle of a pass. */
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
-    return this.#alone("infer", () => {
+    return this.#calls.alone("infer", () => {
       this.#checkNoPass("infer");
       return this.#evaluator.infer(body);
     });
@@ -335,7 +332,7 @@ export class Engine<B extends object> {
 
   /** The same for callers whose passes are no single function: until the answer is disposed. */
   async holdWhole(besideBytes = 0): Promise<HeldModel> {
-    return await this.#alone("withWhole", async () => {
+    return await this.#calls.alone("withWhole", async () => {
       this.#checkNoPass("withWhole");
       return await this.#hold.take(besideBytes);
     });
@@ -346,7 +343,7 @@ export class Engine<B extends object> {
    * steps, with rows of its own.
    */
   evaluate(batch: HostBatch<B>): Promise<number> {
-    return this.#alone("evaluate", async () => {
+    return this.#calls.alone("evaluate", async () => {
       this.#checkNoPass("evaluate");
       checkBatch(batch);
       const forward = (tape: Tape): Promise<Tensor> => this.#options.model.forward(tape, uploadBatch<B>(tape, batch));
@@ -354,9 +351,9 @@ export class Engine<B extends object> {
     });
   }
 
-  /** All weights in fp32, piece by piece in plan order; every rank must iterate to the end. */
-  weights(): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
-    return readWeights(this.device, this.group, this.#units.all);
+  /** All weights in fp32, or those of tensors that every rank `wants`, piece by piece in plan order; every rank iterates to the end. */
+  weights(wants?: (name: string) => boolean): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+    return readWeights(this.device, this.group, this.#units.all, wants);
   }
 
   /**
@@ -364,7 +361,7 @@ export class Engine<B extends object> {
    * go on meanwhile: an update waits until what it changes has been read. One call begins when those before have ended.
    */
   async saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
-    this.#checkFree("saveStates");
+    this.#calls.checkFree("saveStates");
     if (this.#microBatch > 0 || this.#tape)
       throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
     return this.#savings.begin(body);
@@ -372,9 +369,8 @@ export class Engine<B extends object> {
 
   /** Waits for everything issued, then frees all memory and leaves the group. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#isDisposed) return;
-    this.#isDisposed = true;
-    await this.#running?.done.catch(() => undefined); // its error is its caller's
+    if (this.#calls.isClosed) return;
+    await this.#calls.close();
     await this.#savings.idle();
     this.#events.emit("end");
     const isTold = this.device.hasFailed;
@@ -392,27 +388,6 @@ export class Engine<B extends object> {
       this.group.dispose();
       this.device.dispose();
     }
-  }
-
-  /** Calls come one after the other: a second step beside the first would update twice from the same gradients. */
-  async #alone<T>(name: string, body: () => Promise<T>): Promise<T> {
-    this.#checkFree(name);
-    const done = body();
-    this.#running = { name, done };
-    try {
-      return await done;
-    } finally {
-      this.#running = undefined;
-    }
-  }
-
-  #checkFree(name: string): void {
-    if (this.#isDisposed) throw new DisposedError("the engine", `call engine.${name} before it is disposed`);
-    if (this.#running)
-      throw new UsageError(
-        `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
-      );
-    this.#hold.check(name);
   }
 
   #checkNoPass(name: string): void {

@@ -84,8 +84,13 @@ function runsOf(count: number, isTimed: boolean, measuresOne: boolean): readonly
   return measuresOne ? [mostRun + 1, mostRun, mostRun + 1, mostRun] : [mostRun, mostRun + 1, mostRun];
 }
 
+/** Updates that are delayed from some step on are so in the few steps that are run here. */
+const likeLaterSteps = (config: ResolvedConfig): ResolvedConfig =>
+  config.delayedUpdateFrom === undefined ? config : { ...config, delayedUpdateFrom: 1 };
+
 async function forecastSteps<B extends object>(options: ForecastOptions<B>): Promise<Forecast> {
-  const { model, config, batch, row, costs, sink } = options;
+  const { model, batch, row, costs, sink } = options;
+  const config = likeLaterSteps(options.config);
   const backend = new SimulatedBackend(options.threads, costs);
   const device = new Device({ backend, arenaBytes });
   const transport = new SimulatedTransport(options.rank ?? 0, config.worldSize);
@@ -115,7 +120,7 @@ async function forecastSteps<B extends object>(options: ForecastOptions<B>): Pro
   const { overlap, ...time } =
     costs && counted > 0 ? timesOfAll(times.at(-2)!, last, counted, microBatches.pauses) : last;
   return {
-    plan: engine.plan,
+    plan: { ...engine.plan, config: options.config },
     report: { ...record!.ranks[0]!, overlap },
     highest: { device: ledger.highest("device"), host: ledger.highest("host"), disk: ledger.highest("disk") },
     highestInMemory: ledger.highestInMemory,

@@ -100,7 +100,7 @@ describe("nonsense", () => {
     [["--prompt", "a", "--jsonl", "b"], exitCodes.user, "give one of them"],
     [[], exitCodes.user, "nothing to continue"],
     [["--jsonl", "no/such.jsonl"], exitCodes.user, "no/such.jsonl: no such file; check --jsonl"],
-    [["--jsonl", join(here, "none.jsonl")], exitCodes.user, "has no prompt; wanted one JSON object a line"],
+    [["--jsonl", join(here, "none.jsonl")], exitCodes.user, 'has no line with a text in field "prompt"'],
     [["--prompt", "a", "--config", "no.json"], exitCodes.user, "no.json"],
     [["--prompt", "a", "--device-memory", "100kB"], exitCodes.memory, "do not fit the budget"],
   ])("%j", async (flags, exitCode, message) => {

@@ -33,6 +33,20 @@ describe("an entry", () => {
     expect(JSON.parse(readFileSync(join(data.cache, json!), "utf8"))).toMatchObject({ tokens: 8, documents: 2 });
   });
 
+  test("has the time of its last use, so that old ones can be told", async () => {
+    const used = new DataFolder();
+    const data = [used.file("a.jsonl", jsonl(3))];
+    await used.prepare(data);
+    const paths = entries(used).map((name) => join(used.cache, name));
+    expect(paths).toHaveLength(2);
+    const lastYear = Date.now() / 1000 - 3e7;
+    for (const path of paths) utimesSync(path, lastYear, lastYear);
+    await used.prepare([used.file("other.jsonl", jsonl(4))]);
+    expect(paths.every((path) => statSync(path).mtimeMs / 1000 < lastYear + 1)).toBe(true);
+    expect(await reads(used, data)).toBe(0);
+    expect(paths.every((path) => statSync(path).mtimeMs / 1000 > lastYear + 1e7)).toBe(true);
+  });
+
   test("depends on file, tokenizer and options", async () => {
     expect(await reads(data, [path])).toBe(1);
     expect(await reads(data, [path])).toBe(0);

@@ -29,6 +29,8 @@ export interface Job {
   readonly resume?: string;
   /** A model folder with initial weights. */
   readonly modelFolder?: string;
+  /** A folder with adapters of that model to begin with. */
+  readonly adapterFolder?: string;
   /** The likeliest tokens after a prompt, made between steps. */
   readonly generate?: {
     readonly afterSteps: readonly number[];
@@ -67,18 +69,10 @@ export interface RankAnswer {
   readonly trace?: readonly TraceEntry[];
   readonly timeline?: { readonly queues: readonly QueueSpan[]; readonly program: readonly ProgramSpan[] };
   readonly residentBytes?: number;
+  readonly saving?: SavingAnswer;
   /** In the order of `generate.afterSteps`. */
   readonly generated?: readonly Generated[];
-  readonly saving?: SavingAnswer;
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
-}
-
-/** What came of a save beside training that stops half way until the next step's update is due, and flushes nothing before the last step. */
-export interface SavingAnswer {
-  /** Whether the next step's update waited for it. */
-  readonly updateWaited: boolean;
-  readonly publishedAtStep6: boolean;
-  readonly error?: { readonly name: string; readonly message: string };
 }
 
 /** What generating between two steps made, and what it took. */
@@ -91,6 +85,14 @@ export interface Generated {
   readonly leftBytes: number;
   /** The most device bytes at once. */
   readonly peakBytes: number;
+}
+
+/** What came of a save beside training that stops half way until the next step's update is due, and flushes nothing before the last step. */
+export interface SavingAnswer {
+  /** Whether the next step's update waited for it. */
+  readonly updateWaited: boolean;
+  readonly publishedAtStep6: boolean;
+  readonly error?: { readonly name: string; readonly message: string };
 }
 
 /** A unit's parameters become whole, or what made them whole goes away. */

@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { openAdapterFolder, withAdapter } from "../../src/checkpoint/adapter-folder.ts";
 import { findTraining } from "../../src/checkpoint/find-training.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import type { TrainingCheckpoint } from "../../src/checkpoint/open-training.ts";
@@ -135,6 +136,9 @@ const zeros = {
 async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   const config = configOf(job.config, worldSize);
   const folder = job.modelFolder === undefined ? undefined : await openModelFolder(job.modelFolder);
+  const adapter =
+    folder && job.adapterFolder !== undefined ? await openAdapterFolder(job.adapterFolder, folder.config) : undefined;
+  const weights = folder?.weights && (adapter ? withAdapter(folder.weights, adapter.weights) : folder.weights);
   const { device, transport, close } = joinGroup(job, worldSize);
   const stop = new AbortController();
   let engine: Engine<LanguageBatch> | undefined;
@@ -152,7 +156,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
       transport,
       signal: stop.signal,
       ...(job.row && { row: job.row }),
-      ...(folder?.weights && { weights: folder.weights }),
+      ...(weights && { weights }),
       ...(job.wantsResidentBytes && { weights: zeros }),
       ...(saved && { resume: { progress: saved.manifest.progress, states: saved.states } }),
     });
@@ -168,6 +172,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
     }
     return failed(error);
   } finally {
+    await adapter?.[Symbol.asyncDispose]();
     await folder?.close();
     await saved?.[Symbol.asyncDispose]();
     close();

@@ -22,10 +22,10 @@ interface Asked {
   readonly accumulation?: number;
   readonly ranks?: number;
   readonly rank?: number;
-  readonly isDelayed?: boolean;
+  readonly delayedFrom?: number;
 }
 
-const configFor = ({ zero, accumulation = 1, ranks = 8, isDelayed = false }: Asked) =>
+const configFor = ({ zero, accumulation = 1, ranks = 8, delayedFrom }: Asked) =>
   configOf(
     {
       train_micro_batch_size_per_gpu: 4,
@@ -34,7 +34,7 @@ const configFor = ({ zero, accumulation = 1, ranks = 8, isDelayed = false }: Ask
       optimizer: { type: "AdamW" },
       gradient_clipping: 1,
       zero_optimization: zero,
-      ...(isDelayed && { shunya: { delayed_update: { start_step: 1 } } }),
+      ...(delayedFrom !== undefined && { shunya: { delayed_update: { start_step: delayedFrom } } }),
     },
     ranks,
   );
@@ -99,7 +99,7 @@ const ways: readonly (readonly [words: string, asked: Asked])[] = [
   ["stage 3", { zero: { stage: 3 } }],
   ["stage 1, optimizer on the host", { zero: { stage: 1, ...onHost } }],
   ["stage 2, optimizer on the host", { zero: { stage: 2, ...onHost } }],
-  ["stage 2, a delayed update", { zero: { stage: 2, ...onHost }, isDelayed: true }],
+  ["stage 2, a delayed update", { zero: { stage: 2, ...onHost }, delayedFrom: 1 }],
   ["stage 3, all on the host", { zero: { stage: 3, ...onHost, offload_param: { device: "cpu" } } }],
   ["stage 3, all on disk", { zero: { stage: 3, ...onDisk } }],
 ];
@@ -158,7 +158,7 @@ test("a delayed update that outlasts a few micro-batches hides behind many", asy
   const slow: Machine = { ...roundMachine, host: { ...roundMachine.host, memoryBytesPerSecond: 1e10 } };
   const secondsAt: Record<number, number> = {};
   for (const accumulation of [3, 4, 24]) {
-    const asked = { zero: { stage: 1, ...onHost }, isDelayed: true, accumulation };
+    const asked = { zero: { stage: 1, ...onHost }, delayedFrom: 1, accumulation };
     const [counted, run] = [await foretell(asked, slow), await runAll(asked, slow)];
     expect(Math.abs(counted.seconds / run.seconds - 1)).toBeLessThan(0.01);
     secondsAt[accumulation] = run.seconds;
@@ -260,10 +260,14 @@ describe("an optimizer on the host", () => {
 
   test("a delayed update hides what a plain one does not", async () => {
     const machine = withHost(8e10);
-    const [plain, delayed] = [await foretell(asked, machine), await foretell({ ...asked, isDelayed: true }, machine)];
+    const [plain, delayed] = [await foretell(asked, machine), await foretell({ ...asked, delayedFrom: 1 }, machine)];
     expect(delayed.seconds).toBeLessThan(0.85 * plain.seconds);
     const waited = ({ report }: Forecast): number => report.overlap.update.waitedSeconds;
     expect(waited(delayed)).toBeLessThan(0.5 * waited(plain));
+    // Later steps are foretold, whenever the delay begins.
+    const late = await foretell({ ...asked, delayedFrom: 1000 }, machine);
+    expect(late.seconds).toBe(delayed.seconds);
+    expect(late.plan.config.delayedUpdateFrom).toBe(1000);
     expect(delayed.report.overlap.update.seconds).toBeCloseTo(plain.report.overlap.update.seconds, 6);
   });
 });
