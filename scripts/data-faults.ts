@@ -1,8 +1,22 @@
-// Faults of what data become before a model sees them: which tokens are targets.
+// Faults of which tokens are targets, and of what each of them weighs.
 import type { Fault } from "./faults.ts";
 import { laws } from "./laws.ts";
 
 export const dataFaults: readonly Fault[] = [
+  {
+    name: "micro-batches weigh the same, however many targets they have",
+    file: "src/zero/engine.ts",
+    find: "lossDivisor: stepTargets && stepTargets / (worldSize * gradientAccumulation),",
+    replace: "lossDivisor: undefined,",
+    law: laws.unequal,
+  },
+  {
+    name: "unequal numbers of targets are not noticed",
+    file: "src/zero/target-book.ts",
+    find: "if (first === 0 && least !== most)",
+    replace: "if (first === 0 && least > most)",
+    law: laws.engine,
+  },
   {
     name: "answers of a prompt are learned too",
     file: "src/data/encode-instructions.ts",

@@ -91,20 +91,6 @@ export const faults: readonly Fault[] = [
     law: laws.budget,
   },
   {
-    name: "micro-batches weigh the same, however many targets they have",
-    file: "src/zero/engine.ts",
-    find: "lossDivisor: stepTargets && stepTargets / (worldSize * gradientAccumulation),",
-    replace: "lossDivisor: undefined,",
-    law: laws.unequal,
-  },
-  {
-    name: "unequal numbers of targets are not noticed",
-    file: "src/zero/target-book.ts",
-    find: "if (first === 0 && least !== most)",
-    replace: "if (first === 0 && least > most)",
-    law: laws.engine,
-  },
-  {
     name: "the sum over ranks is not divided by N",
     file: "src/zero/reduce.ts",
     find: 'operation === "sum" ? 1 : worldSize',

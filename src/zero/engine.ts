@@ -19,6 +19,7 @@ import { checkPieces } from "../plan/sizes.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import { type Agreement, agree } from "./agree.ts";
 import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
 import { Calls } from "./calls.ts";
 import { culpritOf } from "./diagnose.ts";
@@ -26,7 +27,7 @@ import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
 import { type HeldModel, ModelHold } from "./hold.ts";
-import { type GlobalNorm, GradientNorm } from "./norm.ts";
+import { GradientNorm } from "./norm.ts";
 import { OperationBook } from "./operation-book.ts";
 import { PhaseClock, quiet } from "./phase-clock.ts";
 import { type EngineProgress, StepCounter } from "./progress.ts";
@@ -37,7 +38,7 @@ import { describeNonFinite, describeStop, type Stop } from "./skip.ts";
 import type { StateReader } from "./state.ts";
 import { OptimizerStep } from "./step.ts";
 import { StateStores } from "./stores.ts";
-import { TargetBook, toldNumbers } from "./target-book.ts";
+import { TargetBook } from "./target-book.ts";
 import { trainingHooks } from "./training-hooks.ts";
 import { Units } from "./unit.ts";
 import { gatherPersistent, initialiseWeights, readWeights, weightsOnly } from "./weights.ts";
@@ -288,23 +289,15 @@ export class Engine<B extends object> {
     return { record, stop: stop && (await this.#stopped(stop, culprits)) };
   }
 
-  /** What the ranks know together: the loss, its targets and the norm of the (scaled) gradients, and whether somebody wants to stop. */
-  async #agree(): Promise<GlobalNorm & { loss: number; targets: number }> {
-    this.device.timeline.scope = "gradients";
-    const partials = await this.#norm.partials();
-    this.device.timeline.scope = "";
-    const lossSum = await this.#losses.sum();
-    const own = Float64Array.of(lossSum, Number(this.#askedToStop), ...this.#targets.told, ...partials);
-    const ranks = await this.group.exchange(own, "losses and gradient norms");
-    this.#stopAgreed = ranks.some((r) => r[1] !== 0);
-    const normsFrom = 2 + toldNumbers;
-    const targets = this.#targets.check(
-      ranks.map((r) => r.subarray(2, normsFrom)),
-      this.steps + 1,
-    );
-    const losses = this.group.worldSize * this.plan.config.gradientAccumulation;
-    const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / losses;
-    return { ...this.#norm.combine(ranks.map((r) => r.subarray(normsFrom))), loss, targets };
+  /** What the ranks know together before they update. */
+  async #agree(): Promise<Agreement> {
+    const { device, group } = this;
+    const [norm, losses, targets] = [this.#norm, this.#losses, this.#targets];
+    const microBatches = group.worldSize * this.plan.config.gradientAccumulation;
+    const own = { wantsStop: this.#askedToStop, step: this.steps + 1, microBatches };
+    const agreed = await agree({ device, group, norm, losses, targets }, own);
+    this.#stopAgreed = agreed.stops;
+    return agreed;
   }
 
   /** In the order in which the backward pass finished them: what comes first is nearest to the cause. */
