@@ -248,6 +248,25 @@ describe("the configuration that is written", () => {
   });
 });
 
+test.each([
+  [
+    "a trillion parameters",
+    ["--params", "1e12", "--ranks", "1024"],
+    /^ {2}elements +2\.00 T +3\.00 T +3\.00 T +3\.00 T$/m,
+  ],
+  [
+    "two memories that are too small",
+    ["--params", "70e9", "--config", "on-host.json"],
+    /^ {2}short of +device +device, host/m,
+  ],
+])("the table of %s fits a terminal", async (_, flags, line) => {
+  writeFiles(here, { "on-host.json": { zero_optimization: { stage: 2, offload_optimizer: { device: "cpu" } } } });
+  const { stdout } = await run(["plan", ...flags, "--engine", "deepspeed", "--device", "A10G"], here);
+  expect(stdout).toMatch(line);
+  expect(tooWide(stdout)).toEqual([]);
+  rmSync(join(here, "on-host.json"));
+});
+
 test("days are of the shape that is timed, and how far that is from the number is said", async () => {
   const { stdout } = await run([
     "plan",
