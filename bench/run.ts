@@ -8,6 +8,7 @@ import { measureCheckpoint } from "./checkpoint.ts";
 import { measureCollectives } from "./collectives.ts";
 import { measureDisk } from "./disk.ts";
 import { measureForetold } from "./foretold.ts";
+import { measureGeneration } from "./generation.ts";
 import { measureHidden } from "./hidden.ts";
 import { type KernelResult, meanShare, measureAttention, measureProducts } from "./kernels-matmul.ts";
 import { measureMemoryKernels } from "./kernels-memory.ts";
@@ -61,6 +62,18 @@ async function collectives(): Promise<void> {
   print("Collectives, one thread a rank", ["collective", "GB/s of the tensor", "of copy bandwidth"], rows);
 }
 
+async function generation(): Promise<void> {
+  const rows: string[][] = [];
+  for (const precision of ["fp32", "bf16"] as const)
+    for (const context of [64, 900])
+      for (const threads of [1, 2]) {
+        const { tokensPerSecond, share } = await measureGeneration(precision, { threads, context });
+        const name = `${precision}, after ${context} tokens, ${threads} thread(s)`;
+        rows.push([name, tokensPerSecond.toFixed(1), percent(share)]);
+      }
+  print("GPT-2 124M written token by token", ["run", "tokens/s", "reading the weights / token"], rows);
+}
+
 async function step(): Promise<void> {
   const job = { precision: "bf16", batch: 2, seq: 512, rounds: 5 } as const;
   const rows: string[][] = [];
@@ -100,7 +113,7 @@ async function checkpoint(): Promise<void> {
     rate.toFixed(2),
     shares[work] === undefined ? "" : percent(shares[work]),
   ]);
-  print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive"], rows);
+  print(`Checkpoints of GPT-2 124M, ${(bytes / 1e9).toFixed(2)} GB`, ["work", "GB/s", "of the drive's"], rows);
   const steps = Object.entries(stepSeconds).map(([kind, seconds]) => [kind, seconds.toFixed(2)]);
   print("A step of it, 2 x 512 tokens, one thread", ["step", "seconds"], steps);
 }
@@ -140,7 +153,10 @@ async function tokens(): Promise<void> {
   print("48 MB of text in Hindi and English letters, a tokenizer of 32,768 tokens", headers, rows);
 }
 
-const sections = { products, attention, memory, collectives, step, disk, checkpoint, hidden, foretold, tokens };
+const sections = {
+  ...{ products, attention, memory, collectives, step, generation },
+  ...{ disk, checkpoint, hidden, foretold, tokens },
+};
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(name in sections));
 if (unknown.length > 0) {

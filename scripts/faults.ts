@@ -1,5 +1,6 @@
 // Faults that `npm run mutate` plants one at a time, and the law that must turn red. `find` must occur exactly once in the file.
 
+import { dataFaults } from "./data-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
@@ -443,4 +444,5 @@ export const faults: readonly Fault[] = [
   },
   ...planningFaults,
   ...modelFaults,
+  ...dataFaults,
 ];

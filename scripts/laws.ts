@@ -20,6 +20,11 @@ export const laws = {
     file: "test/oracles/unequal.test.ts",
     tests: "gpt2, 2 ranks, 1",
   },
+  instructions: {
+    name: "Answers alone are learned, as transformers' masks have them",
+    file: "test/data/instructions.test.ts",
+    tests: "transformers|a conversation a row|answers of the prompt",
+  },
   equal: {
     name: "Equal bits over stages and settings",
     file: "test/laws/equal.test.ts",

@@ -1,12 +1,18 @@
 /** Public names. */
+export { type AdapterFolder, openAdapterFolder, withAdapter } from "./checkpoint/adapter-folder.ts";
 export { type ModelFolder, openModelFolder } from "./checkpoint/huggingface.ts";
-export { saveModel } from "./checkpoint/save-model.ts";
+export { type AdapterOfEngine, saveAdapter, saveModel } from "./checkpoint/save-model.ts";
 export { type SavedCheckpoint, type SaveOptions, saveCheckpoint } from "./checkpoint/save-training.ts";
 export { type ConfigInput, defineConfig, type ParameterGroupInput } from "./config/define.ts";
 export type { Precision, ResolvedConfig, Stage } from "./config/types.ts";
 export * from "./errors/errors.ts";
+export { type OpenGeneratorOptions, openGenerator } from "./generation/open-generator.ts";
+export { type GenerateOptions, type GenerationEnd, TextGenerator } from "./generation/text-generator.ts";
+export { downloadModel } from "./hub/download.ts";
+export type { FetchTeller } from "./hub/fetch-model.ts";
 export { type InitializeOptions, initialize } from "./launch/initialize.ts";
 export { joinWorld, type World, type WorldOptions } from "./launch/world.ts";
+export { KeyValueCache, type KeyValueShape } from "./nn/key-value-cache.ts";
 export * from "./nn/layers.ts";
 export { Gpt2 } from "./nn/models/gpt2.ts";
 export { type Gpt2Config, type Gpt2Name, gpt2Configs } from "./nn/models/gpt2-config.ts";
@@ -44,4 +50,5 @@ export {
 export type { ForwardOptions, HostBatch, HostTensor, Loss } from "./zero/batch.ts";
 export { Engine } from "./zero/engine.ts";
 export { type Forecast, forecast } from "./zero/forecast.ts";
+export type { HeldModel } from "./zero/hold.ts";
 export type { RankReport, StepRecord } from "./zero/record.ts";

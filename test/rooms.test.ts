@@ -27,6 +27,7 @@ const rooms = [
   "report",
   "monitor",
   "launch",
+  "generation",
   "cli",
 ] as const;
 type Room = (typeof rooms)[number];

@@ -59,6 +59,7 @@ void sum(int64_t count, const float* x, float factor, float* dst, bool accumulat
 
 void dropout(int64_t count, DType, const void* x, void* out, float probability, uint64_t key, int64_t firstElement, Pool&);
 void initNormal(int64_t count, DType, void* dst, uint64_t key, int64_t firstElement, float mean, float std, Pool&);
+void initUniform(int64_t count, DType, void* dst, uint64_t key, int64_t firstElement, float low, float high, Pool&);
 
 void adam(const AdamArgs&, Pool&);
 void lion(const LionArgs&, Pool&);

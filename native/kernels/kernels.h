@@ -152,6 +152,8 @@ struct Kernels {
   void (*dropout)(int64_t count, DType, const void* x, void* out, float probability, uint64_t key, int64_t firstElement, Pool&);
   // dst[i] = mean + std * normal(key, firstElement + i): the value depends on (key, index) alone.
   void (*initNormal)(int64_t count, DType, void* dst, uint64_t key, int64_t firstElement, float mean, float std, Pool&);
+  // Evenly over [low, high); element i by its own word, as dropout.
+  void (*initUniform)(int64_t count, DType, void* dst, uint64_t key, int64_t firstElement, float low, float high, Pool&);
 
   // Optimizer rules (optimizer.cc); PyTorch's order of operations where PyTorch has the rule.
   void (*adam)(const AdamArgs&, Pool&);

@@ -92,10 +92,15 @@ template <DType T> struct RowProduct {
     const uint32_t* a = row + k / wordDepth<T>;
     const bool isWhole = k + count * wordDepth<T> <= g.k;  // else the last word's second half lies beyond B
     const char* rows = elementAt(g.b, begin, k);
-    eachVector(begin, end, [&](int64_t col, auto extent) {
-      const char* p = rows + (col - begin) * (int64_t)sizeof(Storage<T>);
-      float* at = sums + col - begin;
+    int64_t col = begin;
+    if constexpr (wordDepth<T> == 2)
+      if (isWhole)
+        for (; col + 2 * VL <= end; col += 2 * VL) addPairs<count>(rows + (col - begin) * 2, depthBytes, a, sums + col - begin);
+    eachVector(col, end, [&](int64_t c, auto extent) {
+      const char* p = rows + (c - begin) * (int64_t)sizeof(Storage<T>);
+      float* at = sums + c - begin;
       vf sum = loadLanes<vf>(at, Whole{});
+      prefetchRows<count>(p, depthBytes);
       SHUNYA_UNROLL
       for (int i = 0; i < count; i++, p += wordDepth<T> * depthBytes) {
         const char* next = isWhole || i + 1 < count ? p + depthBytes : nullptr;
@@ -103,6 +108,27 @@ template <DType T> struct RowProduct {
       }
       storeLanes(at, sum, Whole{});
     });
+  }
+
+  // The rows that come next: several short rows in one page are more than the processor foresees by itself.
+  template <int count> static void prefetchRows(const char* p, int64_t depthBytes) {
+    SHUNYA_UNROLL
+    for (int i = 0; i < count * wordDepth<T>; i++) __builtin_prefetch(p + (count * wordDepth<T> + i) * depthBytes);
+  }
+
+  // The same for 2 VL columns of 16-bit elements, whose pairs are made by interleaving whole registers of two rows.
+  template <int count> static void addPairs(const char* p, int64_t depthBytes, const uint32_t* a, float* at) {
+    vf low = loadLanes<vf>(at, Whole{}), high = loadLanes<vf>(at + VL, Whole{});
+    prefetchRows<count>(p, depthBytes);
+    SHUNYA_UNROLL
+    for (int i = 0; i < count; i++, p += 2 * depthBytes) {
+      vu first, second;
+      interleaveHalves(loadLanes<vu>(p, Whole{}), loadLanes<vu>(p + depthBytes, Whole{}), first, second);
+      low = multiplyAdd<true>(a[i], first, low);
+      high = multiplyAdd<true>(a[i], second, high);
+    }
+    storeLanes(at, low, Whole{});
+    storeLanes(at + VL, high, Whole{});
   }
 
   // The depth of a column of B lies in one piece: VL columns are turned in registers.

@@ -56,6 +56,20 @@ template <DType T, class Extent> SHUNYA_INLINE vu wordsAlongRows(const char* p, 
   }
 }
 
+#if defined(__AVX512BF16__)
+// The 16-bit halves of all lanes of a and b by turns: of the first VL halves of each, and of the others.
+SHUNYA_INLINE void interleaveHalves(vu a, vu b, vu& first, vu& second) {
+  typedef uint16_t halves __attribute__((vector_size(VL * 4)));
+  const halves x = (halves)a, y = (halves)b;
+  first = (vu)__builtin_shufflevector(x, y, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43,
+                                      12, 44, 13, 45, 14, 46, 15, 47);
+  second = (vu)__builtin_shufflevector(x, y, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25, 57, 26, 58,
+                                       27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
+}
+#else
+void interleaveHalves(vu, vu, vu&, vu&);  // words are no pairs
+#endif
+
 // The lanes of a and b by turns: the first halves, and the second halves.
 SHUNYA_INLINE void interleave(vu a, vu b, vu& first, vu& second) {
 #if defined(__AVX512F__)

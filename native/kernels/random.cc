@@ -1,4 +1,4 @@
-// Dropout and normally distributed initial values. Both depend on (key, element index) alone: see philox.h.
+// Dropout and initial values, normally or evenly distributed. Both depend on (key, element index) alone: see philox.h.
 #include "declarations.h"
 #include "random_words.h"
 #include "split.h"
@@ -94,6 +94,23 @@ void initNormal(int64_t count, DType type, void* dst, uint64_t key, int64_t firs
         eachVector(0, n, [=, &normals](int64_t j, auto extent) {
           const vf value = load<DType::F32>(normals, offset + j, extent);
           store<T>(dst, i + j, fma(value, spread, center), extent);
+        });
+      });
+    });
+  });
+}
+
+void initUniform(int64_t count, DType type, void* dst, uint64_t key, int64_t firstElement, float low, float high, Pool& pool) {
+  const vf least = broadcast(low), width = broadcast(high - low);
+  withDType(type, [&](auto tag) {
+    constexpr DType T = decltype(tag)::value;
+    overPieces(pool, count, elementsPerTask, [=](int64_t begin, int64_t end) {
+      eachWordBlock(key, firstElement, begin, end, [=](int64_t i, const uint32_t* words, int offset, int n) {
+        eachVector(0, n, [=](int64_t j, auto extent) {
+          // The upper 24 bits, which fp32 holds exactly.
+          const vu word = loadLanes<vu>(words + offset + j, extent) >> 8;
+          const vf share = __builtin_convertvector((vi)word, vf) * broadcast(0x1p-24f);
+          store<T>(dst, i + j, fma(share, width, least), extent);
         });
       });
     });

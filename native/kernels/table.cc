@@ -41,6 +41,7 @@ const Kernels table = {
     sum,
     dropout,
     initNormal,
+    initUniform,
     adam,
     lion,
     sgd,

@@ -8,6 +8,7 @@ static const OpRow opRows[] = {
     {"copyRows", 8, false, prepareCopyRows},
     {"cast", 7, false, prepareCast},
     {"initNormal", 8, false, prepareInitNormal},
+    {"initUniform", 8, false, prepareInitUniform},
     {"matmul", 25, true, prepareMatmul},
     {"attention", 26, true, prepareAttention},
     {"attentionBackward", 36, true, prepareAttentionBackward},

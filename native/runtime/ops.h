@@ -53,6 +53,7 @@ PreparedOp prepareCopy(ArgReader&, int);
 PreparedOp prepareCopyRows(ArgReader&, int);
 PreparedOp prepareCast(ArgReader&, int);
 PreparedOp prepareInitNormal(ArgReader&, int);
+PreparedOp prepareInitUniform(ArgReader&, int);
 PreparedOp prepareGelu(ArgReader&, int);
 PreparedOp prepareGeluBackward(ArgReader&, int);
 PreparedOp prepareSiluMultiply(ArgReader&, int);

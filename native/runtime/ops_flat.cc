@@ -44,6 +44,14 @@ PreparedOp prepareInitNormal(ArgReader& a, int) {
   return {[=](OpContext& on, void*) { kernels().initNormal(n, t, dst, key, first, mean, std, on.pool); }};
 }
 
+PreparedOp prepareInitUniform(ArgReader& a, int) {
+  const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
+  const uint64_t key = (uint64_t)a.size("key"); const int64_t first = a.size("firstElement");
+  const float low = (float)a.real("low"), high = (float)a.real("high");
+  void* dst = a.at(a.span("dst"), n, t);
+  return {[=](OpContext& on, void*) { kernels().initUniform(n, t, dst, key, first, low, high, on.pool); }};
+}
+
 PreparedOp prepareGelu(ArgReader& a, int) {
   const int64_t n = a.size("count"); const DType t = a.dtype("dtype");
   const auto xs = a.span("x"), ys = a.span("y");

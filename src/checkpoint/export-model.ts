@@ -1,4 +1,4 @@
-/** From a training checkpoint to a model folder. */
+/** From weights, a training checkpoint's or merged ones, to a model folder. */
 import { readdir } from "node:fs/promises";
 import { ModelError } from "../errors/errors.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
@@ -6,27 +6,42 @@ import { elementsOf } from "../tensor/tensor.ts";
 import { pieceElements } from "../zero/state.ts";
 import type { TrainingCheckpoint } from "./open-training.ts";
 import type { ModelFormat } from "./weight-names.ts";
-import { type WrittenModel, writeModel } from "./write-model.ts";
+import { type ModelTensor, type WrittenModel, writeModel } from "./write-model.ts";
 
-/** Writes the master weights. @throws ModelError where the folder has a model already, or as `writeModel` */
+export interface ExportSource {
+  /** Name to shape, in the order of the files. */
+  readonly tensors: ReadonlyMap<string, readonly number[]>;
+  /** fp32 values of elements [first, first + count) of a tensor. */
+  read(name: string, first: number, count: number): Promise<Float32Array>;
+}
+
+/** The master weights of a checkpoint. */
+export const weightsIn = ({ manifest, states }: Pick<TrainingCheckpoint, "manifest" | "states">): ExportSource => ({
+  tensors: new Map(Object.entries(manifest.tensors).map(([name, { shape }]) => [name, shape])),
+  read: (name, first, count) => states.read(name, "master", first, count),
+});
+
+/** @throws ModelError where the folder has a model already, or as `writeModel` */
 export async function exportModel(
-  { manifest, states }: TrainingCheckpoint,
+  source: ExportSource,
   config: ModelConfig,
   folder: string,
   format: ModelFormat,
 ): Promise<WrittenModel> {
   await refuseModel(folder);
-  const tensors = Object.entries(manifest.tensors).map(([name, { shape }]) => ({ name, shape }));
-  const values = async function* ({ name, shape }: (typeof tensors)[number]): AsyncGenerator<Float32Array> {
-    const elements = elementsOf(shape);
-    for (let done = 0; done < elements; done += pieceElements)
-      yield await states.read(name, "master", done, Math.min(pieceElements, elements - done));
-  };
-  return writeModel(folder, { config, tensors, values }, format);
+  const tensors = [...source.tensors].map(([name, shape]) => ({ name, shape }));
+  return writeModel(folder, { config, tensors, values: (tensor) => valuesIn(source, tensor) }, format);
+}
+
+/** All values of a tensor, in pieces. */
+export async function* valuesIn(source: ExportSource, { name, shape }: ModelTensor): AsyncGenerator<Float32Array> {
+  const elements = elementsOf(shape);
+  for (let done = 0; done < elements; done += pieceElements)
+    yield await source.read(name, done, Math.min(pieceElements, elements - done));
 }
 
 /** Old weights beside new ones would be loaded in their place, or mixed with them. */
-async function refuseModel(folder: string): Promise<void> {
+export async function refuseModel(folder: string): Promise<void> {
   const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return [];
     throw new ModelError(`${folder} cannot be used: ${error.message}`, { cause: error });

@@ -61,7 +61,8 @@ export async function openModelFolder(folder: string): Promise<ModelFolder> {
 
 async function readConfig(folder: string): Promise<string> {
   const found = await stat(folder).catch(() => undefined);
-  if (found === undefined) throw new ModelError(`${folder}: no such folder; check --model`);
+  if (found === undefined)
+    throw new ModelError(`${folder}: no such folder; check --model (models on Hugging Face are named owner/name)`);
   if (!found.isDirectory()) throw new ModelError(`${folder} is a file; wanted a model folder with ${configName}`);
   return readFile(join(folder, configName), "utf8").catch((error: NodeJS.ErrnoException) => {
     const why = error.code === "ENOENT" ? `has no ${configName}` : `: ${configName} cannot be read (${error.message})`;

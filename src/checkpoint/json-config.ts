@@ -6,7 +6,7 @@ import { describeJson } from "./describe.ts";
 export type JsonRecord = Readonly<Record<string, unknown>>;
 
 /** @param path how errors name the file. Throws ModelError. */
-export function parseConfigRecord(text: string, path: string): JsonRecord {
+export function parseConfigRecord(text: string, path: string, what = "a JSON object with a model_type"): JsonRecord {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -14,7 +14,7 @@ export function parseConfigRecord(text: string, path: string): JsonRecord {
     throw new ModelError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
   }
   if (isRecord(value)) return value;
-  throw new ModelError(`${path}: found ${describeJson(value)}; wanted a JSON object with a model_type`);
+  throw new ModelError(`${path}: found ${describeJson(value)}; wanted ${what}`);
 }
 
 export const isRecord = (value: unknown): value is JsonRecord =>

@@ -5,9 +5,8 @@ import { ConfigReader, isRecord, type JsonRecord } from "./json-config.ts";
 
 const usualTheta = 10000;
 
-/** Rules that need another rotation for each length of text: they cannot be trained, or not with one table of angles. */
+/** Published rules whose angles depend on the length of a text below the model's positions too. */
 const refused: Readonly<Record<string, string>> = {
-  dynamic: "a rule for inference alone, which training does not have",
   longrope: "a rule of Phi-3's that this version does not have",
 };
 
@@ -15,6 +14,7 @@ const refused: Readonly<Record<string, string>> = {
 const knownKeys: Readonly<Record<RopeScaling["type"] | "default", readonly string[]>> = {
   default: [],
   linear: ["factor"],
+  dynamic: ["factor"],
   llama3: ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
   yarn: [
     "factor",
@@ -58,7 +58,7 @@ function readScaling(read: ConfigReader, positions: number): RopeScaling | undef
   checkKeys(read, knownKeys[type as keyof typeof knownKeys]);
   const factor = () => read.number("factor", undefined, 1e6, 1);
   const originalPositions = (leftOut?: number) => read.count("original_max_position_embeddings", leftOut);
-  if (type === "linear") return { type, factor: factor() };
+  if (type === "linear" || type === "dynamic") return { type, factor: factor() };
   if (type === "llama3") {
     const scaling = {
       type,
@@ -102,6 +102,7 @@ export function renderRopeScaling(scaling: RopeScaling): JsonRecord {
   const common = { rope_type: scaling.type, factor: scaling.factor };
   switch (scaling.type) {
     case "linear":
+    case "dynamic":
       return common;
     case "llama3":
       return {

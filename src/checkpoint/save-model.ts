@@ -1,8 +1,11 @@
 /** From a running engine to a model folder. */
+import type { LoraConfig } from "../config/types.ts";
+import { isAdapter } from "../nn/lora.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { Engine } from "../zero/engine.ts";
-import { defaultFormat, type ModelFormat } from "./weight-names.ts";
+import { writeAdapterFolder } from "./adapter-folder.ts";
+import { defaultFormat, type ModelFormat, type WeightType } from "./weight-names.ts";
 import { beyondFp16, type ModelTensor, writeModel } from "./write-model.ts";
 
 /**
@@ -16,8 +19,45 @@ export async function saveModel<B extends object>(
   folder: string,
   format: Partial<ModelFormat> = {},
 ): Promise<void> {
-  const pieces = engine.weights();
-  const tensors = engine.plan.units.flatMap((unit) => unit.flats.flatMap((flat) => flat.pieces));
+  await writeOnFirst(
+    engine,
+    () => true,
+    async (tensors, values) => {
+      await writeModel(folder, { config, tensors, values }, { ...defaultFormat, ...format });
+    },
+  );
+}
+
+export interface AdapterOfEngine {
+  readonly config: ModelConfig;
+  readonly lora: LoraConfig;
+  /** What `--model` named; null: not known. */
+  readonly base: string | null;
+}
+
+/** The same of LoRA's adapters alone, in PEFT's layout. @throws ModelError on rank 0 where the folder cannot be written */
+export async function saveAdapter<B extends object>(
+  engine: Engine<B>,
+  adapter: AdapterOfEngine,
+  folder: string,
+  dtype: WeightType = defaultFormat.dtype,
+): Promise<void> {
+  await writeOnFirst(engine, isAdapter, (tensors, values) =>
+    writeAdapterFolder(folder, { ...adapter, dtype }, tensors, values),
+  );
+}
+
+/** Rank 0 writes tensors of these names, whose values all ranks gather together. */
+async function writeOnFirst<B extends object>(
+  engine: Engine<B>,
+  wants: (name: string) => boolean,
+  write: (
+    tensors: readonly ModelTensor[],
+    values: (tensor: ModelTensor) => AsyncGenerator<Float32Array>,
+  ) => Promise<void>,
+): Promise<void> {
+  const pieces = engine.weights(wants);
+  const all = engine.plan.units.flatMap((unit) => unit.flats.flatMap((flat) => flat.pieces));
   const values = async function* ({ shape }: ModelTensor): AsyncGenerator<Float32Array> {
     const elements = elementsOf(shape);
     for (let done = 0; done < elements; ) {
@@ -28,7 +68,11 @@ export async function saveModel<B extends object>(
     }
   };
   try {
-    if (engine.group.rank === 0) await writeModel(folder, { config, tensors, values }, { ...defaultFormat, ...format });
+    if (engine.group.rank === 0)
+      await write(
+        all.filter(({ name }) => wants(name)),
+        values,
+      );
   } finally {
     // The ranks gather together: one that stopped early, for a full disk, would keep the others waiting.
     for await (const _ of pieces);

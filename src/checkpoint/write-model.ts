@@ -8,7 +8,7 @@ import { renderModelConfig } from "./architectures.ts";
 import { writeAtomically } from "./atomic-file.ts";
 import { ModelPublication } from "./model-publication.ts";
 import { writeSafetensors } from "./safetensors-writer.ts";
-import { configName, type ModelFormat, safetensorsNames, weightTypes } from "./weight-names.ts";
+import { configName, type ModelFormat, safetensorsNames, type WeightType, weightTypes } from "./weight-names.ts";
 
 export interface ModelTensor {
   readonly name: string;
@@ -52,12 +52,9 @@ export async function writeModel<T extends ModelTensor>(
   const write = (name: string, value: string): Promise<void> =>
     writeAtomically(join(publication.folder, name), [new TextEncoder().encode(value)]);
   for (const [i, shard] of shards.entries())
-    await writeSafetensors(join(publication.folder, files[i]!), shard, async function* ({ name, tensor }) {
-      for await (const piece of values(tensor)) {
-        if (type === "F16") checkRange(name, piece);
-        yield fromFloat32(piece, type);
-      }
-    });
+    await writeSafetensors(join(publication.folder, files[i]!), shard, ({ tensor }) =>
+      bytesOfValues(tensor.name, values(tensor), dtype),
+    );
   if (shards.length > 1) {
     const map = Object.fromEntries(shards.flatMap((shard, i) => shard.map(({ name }) => [name, files[i]!])));
     const index = { metadata: { total_size: bytes }, weight_map: map };
@@ -66,6 +63,19 @@ export async function writeModel<T extends ModelTensor>(
   await write(configName, renderModelConfig(config, dtype));
   await publication.publish([...files, ...(shards.length > 1 ? [safetensorsNames.index] : [])]);
   return { files, bytes };
+}
+
+/** Values as a file has them. @throws ModelError for a value beyond what fp16 holds */
+export async function* bytesOfValues(
+  name: string,
+  values: AsyncIterable<Float32Array>,
+  dtype: WeightType,
+): AsyncGenerator<Uint8Array> {
+  const type = weightTypes[dtype].stored;
+  for await (const piece of values) {
+    if (type === "F16") checkRange(name, piece);
+    yield fromFloat32(piece, type);
+  }
 }
 
 /** Greedy, in the order of the tensors. */

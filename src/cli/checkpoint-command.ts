@@ -11,6 +11,7 @@ export function checkpointCommand(): Command {
     .addCommand(inspectCommand())
     .addCommand(verifyCommand())
     .addCommand(exportCommand())
+    .addCommand(mergeCommand())
     .addCommand(convertCommand());
 }
 
@@ -33,24 +34,47 @@ const verifyCommand = (): Command =>
       process.exitCode = await runVerify(folder);
     });
 
-interface ExportFlags {
+interface FormatFlags {
   readonly output: string;
   readonly dtype: WeightType;
   readonly maxShardSize: number;
+}
+
+interface ExportFlags extends FormatFlags {
+  readonly merge?: true;
   readonly model?: string;
 }
 
-const exportCommand = (): Command =>
-  new Command("export")
-    .description("the weights as a model folder in Hugging Face's layout")
-    .argument("<dir>", "a checkpoint, or a folder of them: then the newest undamaged one")
+const addFormat = (command: Command): Command =>
+  command
     .requiredOption("--output <folder>", "gets config.json and the weights")
     .addOption(dtypeOption("--dtype").default(defaultFormat.dtype))
-    .option("--max-shard-size <size>", "bytes of a file of weights", parseBytes, defaultFormat.maxShardBytes)
+    .option("--max-shard-size <size>", "bytes of a file of weights", parseBytes, defaultFormat.maxShardBytes);
+
+const exportCommand = (): Command =>
+  addFormat(new Command("export"))
+    .description("the weights as a model folder in Hugging Face's layout; of LoRA the adapters, in PEFT's")
+    .argument("<dir>", "a checkpoint, or a folder of them: then the newest undamaged one")
+    .option("--merge", "of LoRA: one model with the adapters in it")
     .option("--model <name|dir>", "the model, where the checkpoint does not say it")
     .action(async (folder: string, flags: ExportFlags) => {
       const { runExport } = await import("./checkpoint-export.ts");
       await runExport({ folder, ...flags }, createLogger());
+    });
+
+interface MergeFlags extends FormatFlags {
+  readonly model: string;
+  readonly adapter: string;
+}
+
+const mergeCommand = (): Command =>
+  addFormat(new Command("merge"))
+    .description("a model and LoRA adapters of it as one model folder in Hugging Face's layout")
+    .requiredOption("--model <dir|owner/name>", "the model that was adapted")
+    .requiredOption("--adapter <dir>", "its adapters, as PEFT or train --output wrote them")
+    .action(async (flags: MergeFlags) => {
+      const { runMerge } = await import("./checkpoint-merge.ts");
+      await runMerge(flags);
     });
 
 const convertCommand = (): Command =>

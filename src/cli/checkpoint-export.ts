@@ -1,11 +1,15 @@
 /** `shunya checkpoint export`: a checkpoint's weights for others to load. */
+import { adapterShapes, writeAdapterFolder } from "../checkpoint/adapter-folder.ts";
 import { tensorNamesOf } from "../checkpoint/architectures.ts";
-import { exportModel } from "../checkpoint/export-model.ts";
+import { type ExportSource, exportModel, refuseModel, valuesIn, weightsIn } from "../checkpoint/export-model.ts";
 import { findTraining } from "../checkpoint/find-training.ts";
+import { mergedModel } from "../checkpoint/merge-adapter.ts";
 import type { Manifest } from "../checkpoint/training-manifest.ts";
 import type { WeightType } from "../checkpoint/weight-names.ts";
+import type { LoraConfig } from "../config/types.ts";
 import { CheckpointError, UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
+import { isAdapter } from "../nn/lora.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
 import { openModel } from "./job.ts";
@@ -15,6 +19,8 @@ export interface ExportRequest {
   readonly output: string;
   readonly dtype: WeightType;
   readonly maxShardSize: number;
+  /** Of a run with LoRA: one model instead of the adapters. */
+  readonly merge?: true;
   /** Where the checkpoint does not say it. */
   readonly model?: string;
 }
@@ -25,13 +31,46 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   await using checkpoint = await findTraining(request.folder, { onDamaged });
   const { folder, manifest } = checkpoint;
   const model = request.model === undefined ? modelOf(folder, manifest) : await configOf(request.model);
-  checkModel(folder, manifest, model);
+  const lora = savedLora(manifest);
+  checkModel(folder, manifest, model, lora);
+  const saved = weightsIn(checkpoint);
+  if (lora && !request.merge) {
+    await exportAdapter(request, { config: model, lora, manifest, saved });
+    return;
+  }
+  const source = lora ? mergedModel(model, lora, saved.read) : saved;
   const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize };
-  const { files, bytes } = await exportModel(checkpoint, model, request.output, format);
+  const { files, bytes } = await exportModel(source, model, request.output, format);
   process.stdout.write(
     `The model of step ${manifest.step} is in ${request.output}: ${formatBytes(bytes)} of weights in ${request.dtype}, ` +
       `${formatMany(files.length, "file")}.\n`,
   );
+}
+
+interface SavedAdapter {
+  readonly config: ModelConfig;
+  readonly lora: LoraConfig;
+  readonly manifest: Manifest;
+  readonly saved: ExportSource;
+}
+
+async function exportAdapter(
+  { output, dtype }: ExportRequest,
+  { config, lora, manifest, saved }: SavedAdapter,
+): Promise<void> {
+  await refuseModel(output);
+  const tensors = [...saved.tensors].flatMap(([name, shape]) => (isAdapter(name) ? [{ name, shape }] : []));
+  const base = typeof manifest.run.base === "string" ? manifest.run.base : null;
+  await writeAdapterFolder(output, { config, lora, base, dtype }, tensors, (tensor) => valuesIn(saved, tensor));
+  process.stdout.write(
+    `The adapters of step ${manifest.step} are in ${output}, in ${dtype}; --merge writes one model of them and theirs.\n`,
+  );
+}
+
+/** Of a checkpoint that `train` wrote; its other settings are not looked at. */
+function savedLora({ config }: Pick<Manifest, "config">): LoraConfig | undefined {
+  const lora = config.lora as unknown as LoraConfig | null | undefined;
+  return typeof lora === "object" && Number.isInteger(lora?.rank) ? (lora ?? undefined) : undefined;
 }
 
 /** The model that `train` keeps; a program of a user's own may have kept anything under that name. */
@@ -53,8 +92,13 @@ export async function configOf(model: string): Promise<ModelConfig> {
 }
 
 /** @throws CheckpointError where the tensors are not the model's */
-export function checkModel(folder: string, { tensors }: Pick<Manifest, "tensors">, model: ModelConfig): void {
-  const shapes = tensorNamesOf(model).shapes;
+export function checkModel(
+  folder: string,
+  { tensors }: Pick<Manifest, "tensors">,
+  model: ModelConfig,
+  lora?: LoraConfig,
+): void {
+  const shapes = new Map([...tensorNamesOf(model).shapes, ...(lora ? adapterShapes(model, lora, folder) : [])]);
   const problems = [...shapes].flatMap(([name, wanted]) => {
     const found = tensors[name]?.shape;
     if (found?.join() === wanted.join()) return [];

@@ -11,18 +11,19 @@ import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { tuned } from "../nn/tuning.ts";
 import { formatMany } from "../report/numbers.ts";
 import { byteTokenizer } from "../tokenizer/tokenizer.ts";
-import type { OpenedJob, TrainJob, TrainRequest } from "./job.ts";
+import { baseOf, type OpenedJob, type TrainJob, type TrainRequest } from "./job.ts";
 
 export const checkpointsOf = (output: string): string => join(output, "checkpoints");
 
 /** What a checkpoint keeps of a job beside the engine's configuration. */
 export function runOf(
   job: TrainJob,
-  { model, prepared, tokenizer, rows, sampler, seqLength, steps }: OpenedJob,
+  { config, model, prepared, tokenizer, rows, sampler, seqLength, steps }: OpenedJob,
 ): JsonObject {
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
+    ...(config.lora && { base: baseOf(job) }),
     data: {
       ...{ tokens: rows.tokens, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
       ...(prepared.kind === "instructions" && { kind: prepared.kind }),
@@ -64,8 +65,9 @@ export class Resumption {
 
   /** A request without a model means the saved one, and what had been chosen with it; without a tokenizer the saved one. */
   complete(asked: TrainRequest): TrainRequest {
-    const { tokenizer, model, data, chosen } = this.#manifest.run as {
+    const { tokenizer, model, base, data, chosen } = this.#manifest.run as {
       tokenizer?: string;
+      base?: string | null;
       model?: ModelConfig;
       data?: { seqLength: number };
       chosen?: { config: object; steps: number } | null;
@@ -75,7 +77,7 @@ export class Resumption {
     if (!model) throw new UsageError(`${this.folder} does not say of what model it is; give --model`);
     const config = request.config ?? chosen?.config;
     const seqLength = request.seqLength ?? data?.seqLength;
-    return { ...request, model, config, seqLength, steps: request.steps ?? chosen?.steps };
+    return { ...request, model, base: base ?? undefined, config, seqLength, steps: request.steps ?? chosen?.steps };
   }
 
   /** Says what is not as it was. @throws CheckpointError where the model or the optimizer's states do not fit */

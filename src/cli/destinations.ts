@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createWriteStream, existsSync, realpathSync, type WriteStream } from "node:fs";
 import { mkdtemp, rmdir, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { adapterConfigName, adapterWeightsName } from "../checkpoint/adapter-folder.ts";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
@@ -33,8 +34,21 @@ export async function checkOutput(folder: string): Promise<void> {
   }
 }
 
+const modelNames = ["config.json", "model.safetensors", "model.safetensors.index.json"];
+const adapterNames = [adapterConfigName, adapterWeightsName];
+
+/** Other programs take adapters beside a model for a part of it. @throws UsageError where the folder holds what is not of this kind */
+export function checkKinds(output: string, isAdapter: boolean): void {
+  const found = (isAdapter ? modelNames : adapterNames).find((name) => existsSync(join(output, name)));
+  if (found === undefined) return;
+  const [there, here] = isAdapter ? ["a model", "adapters"] : ["adapters", "a model"];
+  throw new UsageError(
+    `--output ${output} holds ${there} (${found}), and this run writes ${here}: together they would pass for one model; name another folder`,
+  );
+}
+
 export interface EarlierOutput {
-  readonly job: Pick<TrainJob, "model">;
+  readonly job: Pick<TrainJob, "model" | "adapter">;
   /** Written at the end, beside config.json and model.safetensors. */
   readonly settingsName: string | undefined;
   readonly resumed: Resumption | undefined;
@@ -48,7 +62,7 @@ export async function checkReplaced(output: string, { job, settingsName, resumed
   const checkpoints = checkpointsOf(output);
   const steps = await publishedSteps(checkpoints);
   const goesOn = resumed !== undefined && steps.some(({ folder }) => isSame(folder, resumed.folder));
-  const names = ["config.json", "model.safetensors", "model.safetensors.index.json"];
+  const names = [...modelNames, ...adapterNames];
   const written = settingsName === undefined ? names : [...names, settingsName];
   const found = written.filter((name) => existsSync(join(output, name)));
   const advice = "name another folder, or give --overwrite to replace it";
@@ -60,7 +74,8 @@ export async function checkReplaced(output: string, { job, settingsName, resumed
         `${resumed.step}: ${advice}`,
     );
   }
-  if (typeof job.model === "string" && isSame(job.model, output) && steps.length === 0) return;
+  const read = [job.model, job.adapter].filter((name) => typeof name === "string");
+  if (read.some((name) => isSame(name, output)) && steps.length === 0) return;
   if (found.length === 0 && steps.length === 0) return;
   const what = [...found, ...(steps.length > 0 ? [`checkpoints up to step ${steps[0]!.step}`] : [])].join(", ");
   const more =
@@ -68,7 +83,9 @@ export async function checkReplaced(output: string, { job, settingsName, resumed
       ? `; --resume ${checkpoints} goes on from it`
       : found.includes("model.safetensors")
         ? `; --model ${output} trains it further`
-        : "";
+        : found.includes(adapterWeightsName)
+          ? `; --adapter ${output} trains it further`
+          : "";
   throw new UsageError(`--output ${output} holds what another run may need (${what}): ${advice}${more}`);
 }
 

@@ -1,77 +1,122 @@
-/** `shunya generate`: continues a prompt with a model folder. */
-import { resolveConfig } from "../config/resolve.ts";
-import { checkVocabulary } from "../data/vocabulary.ts";
-import { ModelError, UsageError } from "../errors/errors.ts";
-import { initializeIn } from "../launch/initialize.ts";
-import { joinWorld } from "../launch/world.ts";
-import type { LanguageBatch } from "../nn/models/language-model.ts";
-import { createModel, longestSequence } from "../nn/models/models.ts";
-import { uniform } from "../tensor/random.ts";
-import type { Tokenizer } from "../tokenizer/tokenizer.ts";
-import { openJobTokenizer, openModel } from "./job.ts";
+/** `shunya generate`: continues a prompt, or many of a JSONL file, with a model folder. */
+import { fileURLToPath } from "node:url";
+import { jsonlPrompts, promptBytes } from "../generation/prompts.ts";
+import { exitCodes } from "../launch/exit-codes.ts";
+import { launchRanks } from "../launch/launch.ts";
+import { defaultArenaBytes } from "../launch/world.ts";
+import type { Logger } from "../log/logger.ts";
+import { answerPrompt, type GenerateJob, type GenerateMessage, openJobGenerator } from "./generate-job.ts";
+import type { PromptMessage } from "./generate-rank.ts";
 
-export interface GenerateOptions {
-  readonly model: string;
-  readonly prompt: string;
-  /** Undefined: the model folder's, or else bytes. */
-  readonly tokenizer?: string | undefined;
-  readonly tokens: number;
-  /** 0: always the likeliest token. */
-  readonly temperature: number;
-  /** Only the likeliest so many are drawn from. */
-  readonly topK: number;
-  readonly seed: number;
+/** Where prompts come from. */
+export type Prompts = { readonly prompt: string } | { readonly jsonl: string };
+
+/** Shows what becomes of a prompt. */
+type Teller = (prompt: string, message: GenerateMessage) => void;
+
+const write = (text: string): void => void process.stdout.write(text);
+
+/** @returns the exit code @throws ShunyaError */
+export async function runGenerate(job: GenerateJob, from: Prompts, logger: Logger): Promise<number> {
+  const isMany = "jsonl" in from;
+  const prompts = isMany ? jsonlPrompts(nameOf(from.jsonl), promptBytes(from.jsonl), logger.warn) : [from.prompt];
+  const tell = isMany ? lineTeller(logger) : textTeller(job.options.chat === true, logger);
+  return job.ranks === 1 ? await runHere(job, prompts, tell) : await runOnRanks(job, prompts, tell, logger);
 }
 
-/** Yields the continuation's tokens one by one, until a text ends. @throws ModelError for a folder without weights */
-export async function* generate(options: GenerateOptions, tokenizer: Tokenizer): AsyncGenerator<number> {
-  await using opened = await openModel(options.model);
-  const { config, weights } = opened;
-  if (!weights)
-    throw new ModelError(`${options.model} has no weights (no model.safetensors); give a folder that training wrote`);
-  checkVocabulary(tokenizer, config.vocabularySize);
-  const tokens = [...tokenizer.encode(options.prompt, { addSpecialTokens: true })];
-  if (options.prompt === "") throw new UsageError("the prompt is empty; give at least one character with --prompt");
-  const model = createModel(config);
-  for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
-  const overrides = [["train_micro_batch_size_per_gpu", 1]] as const;
-  const engineConfig = resolveConfig({ overrides: [...overrides], worldSize: 1 });
-  await using engine = await initializeIn<LanguageBatch>(joinWorld(), engineConfig, { model, weights });
-  for (let i = 0; i < options.tokens; i++) {
-    const window = Int32Array.from(tokens.slice(-longestSequence(config)));
-    const logits = await engine.infer((tape) => model.nextLogits(tape, tape.integers(window, [1, window.length])));
-    const next = sample(logits.subarray(0, tokenizer.vocabularySize), options, i);
-    if (next === tokenizer.endOfText) return;
-    tokens.push(next);
-    yield next;
+const nameOf = (path: string): string => (path === "-" ? "standard input" : path);
+
+type PromptSource = AsyncIterable<string> | Iterable<string>;
+
+async function runHere(job: GenerateJob, prompts: PromptSource, tell: Teller): Promise<number> {
+  const stop = new AbortController();
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  // A second one ends the process, as it would have without this.
+  const listeners = signals.map((signal) => [signal, () => stop.abort()] as const);
+  for (const [signal, listener] of listeners) process.once(signal, listener);
+  try {
+    await using generator = await openJobGenerator(job);
+    const options = { ...job.options, signal: stop.signal };
+    for await (const prompt of prompts)
+      if (!(await answerPrompt(generator, prompt, options, (message) => tell(prompt, message))))
+        return exitCodes.interrupted;
+    return exitCodes.ok;
+  } finally {
+    for (const [signal, listener] of listeners) process.off(signal, listener);
   }
 }
 
-/** Writes the prompt and, as its characters are complete, what follows it. */
-export async function printContinuation(options: GenerateOptions): Promise<void> {
-  const tokenizer = await openJobTokenizer(options);
-  const tokens = generate(options, tokenizer);
-  const first = await tokens.next(); // an error comes before anything is printed
-  process.stdout.write(options.prompt);
-  const text = tokenizer.stream();
-  for (let next = first; !next.done; next = await tokens.next()) process.stdout.write(text.push(next.value));
-  process.stdout.write(`${text.end()}\n`);
+async function runOnRanks(job: GenerateJob, prompts: PromptSource, tell: Teller, logger: Logger): Promise<number> {
+  let onMessage: (message: GenerateMessage) => void = () => {};
+  const launch = launchRanks({
+    ranks: job.ranks,
+    entry: fileURLToPath(
+      new URL(import.meta.url.endsWith(".ts") ? "./generate-rank.ts" : "./generate-rank.js", import.meta.url),
+    ),
+    arenaBytes: defaultArenaBytes(),
+    logger,
+    onMessage: (_rank, message) => onMessage(message as GenerateMessage),
+  });
+  const send = (message: GenerateJob | PromptMessage): void => {
+    for (let rank = 0; rank < job.ranks; rank++) launch.send(rank, message);
+  };
+  const ended = launch.outcome.then(() => undefined);
+  const answer = (prompt: string): Promise<GenerateMessage | undefined> => {
+    const end = new Promise<GenerateMessage>((resolve) => {
+      onMessage = (message) => {
+        tell(prompt, message);
+        if (message.type === "end") resolve(message);
+      };
+    });
+    send(prompt);
+    return Promise.race([end, ended]);
+  };
+  send(job);
+  try {
+    for await (const prompt of prompts) {
+      const end = await answer(prompt);
+      if (end === undefined) break; // the ranks are gone, and their failure was told
+      if (end.type === "end" && end.finish === "interrupted") {
+        await launch.outcome;
+        return exitCodes.interrupted;
+      }
+    }
+  } catch (error) {
+    launch.kill();
+    await launch.outcome;
+    throw error;
+  }
+  send(null);
+  return (await launch.outcome).exitCode;
 }
 
-/** Draws from softmax(logits / temperature) over the topK likeliest tokens. */
-export function sample(
-  logits: Float32Array,
-  options: Omit<GenerateOptions, "model" | "prompt" | "tokens">,
-  index: number,
-): number {
-  const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]!);
-  if (options.temperature === 0) return order[0]!;
-  const kept = order.slice(0, options.topK);
-  const weights = kept.map((token) => Math.exp((logits[token]! - logits[kept[0]!]!) / options.temperature));
-  let left = uniform(options.seed, index) * weights.reduce((sum, w) => sum + w, 0);
-  for (const [i, weight] of weights.entries()) {
-    left -= weight;
-    if (left < 0) return kept[i]!;
-  }
-  return kept.at(-1)!;
+function tellCut(message: GenerateMessage & { readonly type: "cut" }, logger: Logger): void {
+  const { promptTokens, longestSequence } = message;
+  logger.warn(`the prompt has ${promptTokens} tokens; the model sees the last ${longestSequence} of them`);
+}
+
+/** Writes the prompt and, as its characters are complete, what follows it; of a conversation the answer alone. */
+function textTeller(isChat: boolean, logger: Logger): Teller {
+  let isBegun = false;
+  return (prompt, message) => {
+    if (message.type === "cut") return tellCut(message, logger);
+    // An error comes before anything is written.
+    if (!isBegun && !isChat) write(prompt);
+    isBegun = true;
+    write(message.type === "piece" ? message.text : "\n");
+  };
+}
+
+/** Writes one JSON object a line. */
+function lineTeller(logger: Logger): Teller {
+  let completion = "";
+  return (prompt, message) => {
+    if (message.type === "cut") return tellCut(message, logger);
+    if (message.type === "piece") completion += message.text;
+    else {
+      const { tokens, finish } = message;
+      write(`${JSON.stringify({ prompt, completion, tokens, finish })}\n`);
+      completion = "";
+    }
+  };
 }

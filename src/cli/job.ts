@@ -1,8 +1,10 @@
 /** A training job as plain data: what the command line said, checked, and in a form that every rank reads alike. */
+import { openAdapterFolder, withAdapter } from "../checkpoint/adapter-folder.ts";
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import type { ModelFormat } from "../checkpoint/weight-names.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type ConfigResolution, type Override, type ResolveInput, resolveConfig } from "../config/resolve.ts";
+import type { LoraConfig } from "../config/types.ts";
 import { ConversationRows } from "../data/conversation-rows.ts";
 import { type ConversationSummary, summarise } from "../data/conversation-summary.ts";
 import { MixedSampler } from "../data/mixed-sampler.ts";
@@ -45,6 +47,10 @@ export interface TrainJob {
   readonly overrides: readonly Override[];
   /** A published name, a folder (names of models on a hub have become one), or a shape that was chosen. */
   readonly model: string | ModelConfig;
+  /** A folder with adapters of that model, which are trained further. */
+  readonly adapter?: string | undefined;
+  /** What the model is called in an adapter's settings, where `model` does not say it. */
+  readonly base?: string | undefined;
   readonly data: readonly string[];
   /** How documents become tokens, where that is not left to its defaults. */
   readonly reading?: ReadingOptions | undefined;
@@ -52,6 +58,8 @@ export interface TrainJob {
   readonly prepared?: JobData | undefined;
   /** The loss on the validation data after every so many steps, and after the last. Undefined: after the last. */
   readonly evalEvery?: number | undefined;
+  /** Prompts that the model in training continues, as often. */
+  readonly samplePrompts?: readonly string[] | undefined;
   /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
   readonly tokenizer?: string | undefined;
   readonly ranks: number;
@@ -108,6 +116,8 @@ export interface OpenedJob extends AsyncDisposable {
 export interface OpenedModel extends AsyncDisposable {
   readonly config: ModelConfig;
   readonly weights: ModelFolder["weights"];
+  /** Of the adapters that were named; their weights are among the others. */
+  readonly lora?: LoraConfig;
 }
 
 /**
@@ -120,6 +130,28 @@ export async function openModel(model: TrainJob["model"], tokenizer: Tokenizer =
   const hasOwn = typeof model === "string" && tokenizer !== byteTokenizer;
   const config = hasOwn ? { ...meaning.config, vocabularySize: tokenizer.vocabularySize } : meaning.config;
   return { config, weights: undefined, [Symbol.asyncDispose]: async () => {} };
+}
+
+/** The same with the adapters in a folder, which only weights can have. @throws ModelError */
+export async function openAdapted(
+  model: TrainJob["model"],
+  adapter: string | undefined,
+  tokenizer?: Tokenizer,
+): Promise<OpenedModel> {
+  const opened = await openModel(model, tokenizer);
+  if (adapter === undefined) return opened;
+  try {
+    const { config, weights } = opened;
+    const { lora, ...folder } = await openAdapterFolder(adapter, config);
+    const close = async (): Promise<void> => {
+      await folder[Symbol.asyncDispose]();
+      await opened[Symbol.asyncDispose]();
+    };
+    return { config, weights: weights && withAdapter(weights, folder.weights), lora, [Symbol.asyncDispose]: close };
+  } catch (error) {
+    await opened[Symbol.asyncDispose]();
+    throw error;
+  }
 }
 
 /** What text is encoded with: what was named, or the model folder's own, or bytes. @throws ModelError */
@@ -207,7 +239,9 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
   };
   try {
     const tokenizer = await openJobTokenizer(job);
-    const model = await openModel(job.model, tokenizer);
+    const model = await openAdapted(job.model, job.adapter, tokenizer);
+    if (job.adapter !== undefined && !model.weights && job.resume === undefined)
+      throw new UsageError(`--adapter ${job.adapter} belongs to a model's weights; name their folder with --model DIR`);
     opened.push(model);
     const longest = longestSequence(model.config);
     const seqLength = job.seqLength ?? longest;
@@ -230,13 +264,14 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     const validation = heldOut && validationData(await openSources(heldOut), heldOut);
     const stepsOf = (trainBatch: number): number =>
       job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
-    const config = resolveConfig({
+    const resolved = resolveConfig({
       file,
       overrides: job.overrides,
       worldSize: job.ranks,
       model: describeForConfig(job.model, model.config),
       stepsOf,
     });
+    const config = model.lora ? withLora(resolved, model.lora, `--adapter ${job.adapter}`) : resolved;
     checkFolders(config);
     const steps = stepsOf(config.trainBatch);
     return {
@@ -255,6 +290,28 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     await close();
     throw error;
   }
+}
+
+/** What adapters call the model that they belong to. */
+export const baseOf = ({ model, base }: Pick<TrainJob, "model" | "base">): string | null =>
+  typeof model === "string" ? shownModel(model).replace(/@[0-9a-f]{7}$/, "") : (base ?? null);
+
+/** What an adapter is, its own settings say; the configuration may say the same, and what is dropped. @throws UsageError */
+function withLora(config: ConfigResolution, lora: LoraConfig, where: string): ConfigResolution {
+  if (config.freeze.length > 0)
+    throw new UsageError(`${where} freezes everything but its adapters; leave --freeze and shunya.freeze out`);
+  const { lora: asked } = config;
+  if (!asked) return { ...config, lora };
+  for (const key of ["rank", "alpha", "rankStabilized"] as const)
+    if (asked[key] !== lora[key])
+      throw new UsageError(
+        `${where} has ${key} ${lora[key]}, and the configuration says ${asked[key]}; leave shunya.lora and --lora-... out`,
+      );
+  if (asked.targets && [...asked.targets].sort().join() !== [...(lora.targets ?? [])].sort().join())
+    throw new UsageError(
+      `${where} is of the layers ${lora.targets?.join(", ")}, and the configuration says ${asked.targets.join(", ")}; leave targets out`,
+    );
+  return { ...config, lora: { ...lora, dropout: asked.dropout } };
 }
 
 async function openRows(

@@ -1,5 +1,5 @@
 /** The `shunya` command: every command's flags in one place. Errors end the process with a code that says what kind they were. */
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, InvalidArgumentError } from "commander";
 import type { Override } from "../config/resolve.ts";
 import { ShunyaError, UsageError } from "../errors/errors.ts";
 import { defaultThreads } from "../launch/environment.ts";
@@ -7,11 +7,13 @@ import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
 import { checkpointCommand } from "./checkpoint-command.ts";
 import { explainCommand } from "./explain-command.ts";
+import { generateCommand } from "./generate-command.ts";
 import type { ReadingOptions } from "./job.ts";
+import { mostRanks, mostThreads } from "./limits.ts";
 import { fetchNamedModels } from "./model-flags.ts";
 import { addOutputFormat, type OutputFlags, outputFormatOf } from "./output-flags.ts";
 import { collectOverride } from "./override-flag.ts";
-import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare, parseTemperature } from "./parse.ts";
+import { parseBytes, parseDevice, parseInteger, parsePositive, parseShare } from "./parse.ts";
 import { planCommand, simulateCommand } from "./plan-command.ts";
 import { tokenizerCommand } from "./tokenizer-command.ts";
 import { addTuningOptions, type TuningFlags, tuningOverrides } from "./tuning-flags.ts";
@@ -20,17 +22,14 @@ const trainsOn =
   "This version trains on the CPUs of one Linux or macOS machine (fp32, bf16, fp16); there is no GPU support yet.";
 
 const dataHelp =
-  "UTF-8 text, .jsonl, .parquet, .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
-
-/** Far more than a machine is good for; each rank is a process. */
-const mostRanks = 256;
-const mostThreads = 1024;
+  "UTF-8 text; .jsonl and .parquet of texts, or of conversations whose answers are learned; .bin token files; .gz or .zst of texts; folders and globs; a.txt:0.7 b.jsonl:0.3 mixes by weight";
 
 interface TrainFlags extends TuningFlags, OutputFlags {
   readonly config?: string;
   readonly stage?: number;
   readonly set?: readonly Override[];
   readonly model?: string;
+  readonly adapter?: string;
   readonly microBatch?: number;
   readonly lr?: number;
   readonly data: readonly string[];
@@ -39,6 +38,7 @@ interface TrainFlags extends TuningFlags, OutputFlags {
   readonly validation?: number;
   readonly validationData?: readonly string[];
   readonly evalEvery?: number;
+  readonly samplePrompt?: readonly string[];
   readonly tokenizer?: string;
   readonly ranks: number;
   readonly steps?: number;
@@ -59,6 +59,11 @@ interface TrainFlags extends TuningFlags, OutputFlags {
 
 const collectPath = (path: string, before: readonly string[] = []): readonly string[] => [...before, path];
 
+function collectPrompt(text: string, before: readonly string[] = []): readonly string[] {
+  if (text === "") throw new InvalidArgumentError("the prompt is empty; give at least one character.");
+  return [...before, text];
+}
+
 /** Values of the file that have a flag of their own. */
 function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "microBatch" | "lr">): Override[] {
   const all: readonly (readonly [string, number | undefined])[] = [
@@ -70,13 +75,20 @@ function namedOverrides({ stage, microBatch, lr }: Pick<TrainFlags, "stage" | "m
 }
 
 /** @throws UsageError */
-function validationOf({ validation, validationData, evalEvery }: TrainFlags): ReadingOptions["validation"] {
+function validationOf({
+  validation,
+  validationData,
+  evalEvery,
+  samplePrompt,
+}: TrainFlags): ReadingOptions["validation"] {
   if (validation !== undefined && validationData !== undefined)
     throw new UsageError("--validation and --validation-data are two ways to say the same; give one of them");
   if (validation !== undefined) return { share: validation };
   if (validationData !== undefined) return { data: validationData };
-  if (evalEvery === undefined) return undefined;
-  throw new UsageError("--eval-every needs validation data: give --validation 0.01, or --validation-data FILE");
+  if (evalEvery === undefined || samplePrompt !== undefined) return undefined;
+  throw new UsageError(
+    "--eval-every needs something to look at: give --validation 0.01, --validation-data FILE, or --sample-prompt TEXT",
+  );
 }
 
 function trainCommand(): Command {
@@ -86,16 +98,22 @@ function trainCommand(): Command {
       "--model <name|dir>",
       "a published size (gpt2 to gpt2-xl, llama-3.2-1b, qwen2.5-0.5b, smollm-135m, ...) for new weights; a model folder, or owner/name of a model on Hugging Face, for its weights; left out, a small model (and without --config a configuration) is chosen that this machine trains in about ten minutes",
     )
+    .option("--adapter <dir>", "LoRA adapters of the model, as PEFT or --output wrote them: they are trained further")
     .requiredOption("--data <path...>", dataHelp)
     .option(
       "--tokenizer <dir|file>",
-      "a tokenizer.json for text (default: the model folder's, or else bytes are tokens)",
+      "a tokenizer.json for text, or owner/name on Hugging Face (default: the model folder's, or else bytes are tokens)",
     )
     .option("--text-field <name>", "field of JSONL and Parquet data that holds the text", "text")
     .option("--data-cache <dir>", "where data that were made tokens are kept (default: the user's cache folder)")
     .option("--validation <share>", "hold out this share of each source, such as 0.01, from its end", parseShare)
     .option("--validation-data <path...>", "data for validation that are not trained on; as for --data")
-    .option("--eval-every <n>", "the loss on the validation data after every n steps, and the last", parseInteger(1))
+    .option(
+      "--eval-every <n>",
+      "the loss on the validation data, and samples, after every n steps, and the last",
+      parseInteger(1),
+    )
+    .option("--sample-prompt <text>", "show what the model makes of this text then; may be repeated", collectPrompt)
     .option("--config <file>", "a DeepSpeed-style JSON file")
     .option("--stage <n>", "ZeRO stage 0 to 3; overrides the file", parseInteger(0))
     .option("--micro-batch <n>", "windows of a rank's micro-batch; overrides the file", parseInteger(1))
@@ -116,7 +134,7 @@ function trainCommand(): Command {
     .option("--device <name>", "cpu is the only one in this version", parseDevice, "cpu")
     .option(
       "--output <dir>",
-      "write the model there at the end, as Hugging Face has it: in fp32, if --output-dtype says no other",
+      "write the model there at the end, as Hugging Face has it: in fp32, if --output-dtype says no other; of LoRA the adapters, as PEFT has them",
     )
     .option("--overwrite", "replace a model that another run left in --output DIR; its checkpoints never are")
     .option("--save-every <n>", "a checkpoint in DIR/checkpoints of --output DIR after every n steps", parseInteger(1))
@@ -141,9 +159,11 @@ function trainCommand(): Command {
         config: flags.config,
         overrides: [...(flags.set ?? []), ...namedOverrides(flags), ...tuningOverrides(flags)],
         model: flags.model,
+        adapter: flags.adapter,
         data: flags.data,
         reading: { textField: flags.textField, cacheFolder: flags.dataCache, validation: validationOf(flags) },
         evalEvery: flags.evalEvery,
+        samplePrompts: flags.samplePrompt,
         tokenizer: flags.tokenizer,
         ranks: flags.ranks,
         steps: flags.steps,
@@ -187,32 +207,6 @@ function configCommand(): Command {
       const question = { file, overrides, ranks: flags.ranks, model: flags.model };
       process.exitCode = await runConfig(question, flags.json === true);
     });
-}
-
-function generateCommand(): Command {
-  return new Command("generate")
-    .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir|owner/name>", "a folder with config.json and weights, or a model on Hugging Face")
-    .requiredOption("--prompt <text>", "what to continue")
-    .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
-    .option("--tokens <n>", "how many tokens", parseInteger(1), 200)
-    .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, 0.8)
-    .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), 40)
-    .option("--seed <n>", "of the draws", parseInteger(0), 42)
-    .action(
-      async (flags: {
-        model: string;
-        prompt: string;
-        tokenizer?: string;
-        tokens: number;
-        temperature: number;
-        topK: number;
-        seed: number;
-      }) => {
-        const { printContinuation } = await import("./generate.ts");
-        await printContinuation(flags);
-      },
-    );
 }
 
 function launchCommand(): Command {

@@ -70,6 +70,13 @@ export function parseShare(text: string): number {
   return value;
 }
 
+export function parseShareOrAll(text: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !(value > 0 && value <= 1))
+    throw new InvalidArgumentError(`found "${text}"; wanted a share above 0 and of at most 1, such as 0.95.`);
+  return value;
+}
+
 export function parseTemperature(text: string): number {
   const value = Number(text);
   if (text.trim() === "" || !Number.isFinite(value) || value < 0)

@@ -108,8 +108,14 @@ export function headingOf(
         : `${shape.name}; ${isLaidOut ? "simulated as that shape is laid out" : "states are of the number that was given, all else of that shape"}`,
     machine: machine.words,
     engine: engineWords[engine],
-    job: `${like.precision}, ${like.optimizer.type}`,
+    job: `${like.precision}, ${like.optimizer.type}${tuningWords(like)}`,
   };
+}
+
+/** Nothing where all is trained. */
+function tuningWords({ lora, freeze }: PlannedJob["like"]): string {
+  if (lora) return `, LoRA of rank ${lora.rank}`;
+  return freeze.length > 0 ? `, but for ${freeze.join(", ")}` : "";
 }
 
 function writeConfig(path: string, { settings, autos }: PlannedJob, { recommended, subject }: PlanAnswer): void {

@@ -1,15 +1,16 @@
 /** `shunya quickstart`: what ZeRO is for, in two minutes and on this machine, by the same code as `train` and `generate`. */
 import { InternalError, MemoryBudgetError } from "../errors/errors.ts";
+import { defaultThreads } from "../launch/environment.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import type { Logger } from "../log/logger.ts";
 import { formatBytes, formatDuration } from "../report/numbers.ts";
 import { type Candidate, firstThatFits } from "../report/refusal.ts";
 import { wrap } from "../report/wrap.ts";
 import { forecastPlacements } from "./foretell.ts";
-import { printContinuation } from "./generate.ts";
+import { runGenerate } from "./generate.ts";
 import { openJob, type TrainJob } from "./job.ts";
 import { type Scene, setScene } from "./quickstart-scene.ts";
-import { diskGroundOf, roomOf } from "./room.ts";
+import { diskGroundOf, machineShareBytes, roomOf } from "./room.ts";
 import { runTrain, type TrainResult } from "./train.ts";
 
 export interface QuickstartOptions {
@@ -43,7 +44,10 @@ export async function runQuickstart(logger: Logger, { folder, steps }: Quickstar
       `${last.toFixed(2)} is a guess among ${Math.exp(last).toFixed(1)}. Given a few bytes, the model goes on like this:`,
   );
   command([`generate --model ${scene.trained}`, `--prompt "${prompt}" --temperature 0.5`].join(lineBreak));
-  await printContinuation({ model: scene.trained, prompt, tokens: 320, temperature: 0.5, topK: 40, seed: 42 });
+  const options = { tokens: 320, temperature: 0.5 };
+  const here = { ranks: 1, threads: defaultThreads(1), deviceMemoryBytes: machineShareBytes(1) };
+  const generated = await runGenerate({ model: scene.trained, ...here, options }, { prompt }, logger);
+  if (generated !== exitCodes.ok) return generated;
   heading(4, "What to try next");
   say(nextCommands(scene).map(shown).join("\n"));
   tell(

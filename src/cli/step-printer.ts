@@ -1,11 +1,12 @@
 /** What `shunya train` shows and logs of each step. */
 import { memoryKinds } from "../device/ledger.ts";
 import type { RunReport } from "../monitor/run-report.ts";
-import { renderProgress, renderSkip, renderValidation, type Terminal } from "../report/progress.ts";
+import { renderProgress, renderSamples, renderSkip, renderValidation, type Terminal } from "../report/progress.ts";
 import { renderStepRecord, stepRecord } from "../report/step-record.ts";
 import type { StepRecord } from "../zero/record.ts";
 import type { LineLog } from "./destinations.ts";
 import type { OpenedJob } from "./job.ts";
+import type { Sample } from "./samples.ts";
 import type { ValidationRecord } from "./validation.ts";
 
 export interface StepPrinterOptions {
@@ -27,18 +28,20 @@ export class StepPrinter {
     this.#options = options;
   }
 
-  show(record: StepRecord, validation?: ValidationRecord): void {
+  show(record: StepRecord, validation?: ValidationRecord, samples?: readonly Sample[]): void {
     const { report, log, opened } = this.#options;
     this.#seconds += record.seconds;
     this.#shownSteps++;
     const { config, seqLength } = opened;
     const tokensPerSecond = (config.trainBatch * seqLength) / record.seconds;
     const phaseSeconds = config.reporting.wallClockBreakdown ? record.phaseSeconds : undefined;
-    const summary = { ...record, tokensPerSecond, phaseSeconds, validationLoss: validation?.loss };
+    const summary = { ...record, tokensPerSecond, phaseSeconds, validationLoss: validation?.loss, samples };
     log?.write(renderStepRecord(stepRecord(summary, record.ranks)));
     this.#progress(record, tokensPerSecond);
     const skip = record.skipped ? renderSkip(record, config.precision) : "";
-    const more = skip + (validation ? renderValidation(record.step, validation) : "") + report.step(record);
+    const evaluated =
+      (validation ? renderValidation(record.step, validation) : "") + renderSamples(record.step, samples ?? []);
+    const more = skip + evaluated + report.step(record, validation?.loss);
     if (more === "") return;
     this.endLine();
     this.#options.write(more);

@@ -149,7 +149,7 @@ export function renderSummary(
       ...lockedLines(f.plan.config, locked),
       countSteps(records),
       ...(validations.length > 0 ? [describeValidations(validations)] : []),
-      `${formatMany(tokens, "token")} in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
+      `${formatMany(tokens, "token")}${opened.prepared.summary ? " with padding" : ""} in ${seconds.toFixed(1)} s: ${formatCount(Math.round(tokens / seconds))} tokens/s.`,
     ].map((line) => wrap(line, { indent: 2 })),
     "",
     ...(records.length > 1

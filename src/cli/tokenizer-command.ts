@@ -31,7 +31,10 @@ function trainCommand(): Command {
     });
 }
 
-const tokenizerOption = ["--tokenizer <dir|file>", "a tokenizer.json, or a folder with one (default: bytes)"] as const;
+const tokenizerOption = [
+  "--tokenizer <dir|file>",
+  "a tokenizer.json, a folder with one, or owner/name on Hugging Face (default: bytes)",
+] as const;
 
 interface TextFlags {
   readonly tokenizer?: string;

@@ -1,6 +1,6 @@
 /** What each rank of `shunya train` runs: the whole model on its part of the batch. */
 
-import { fitsFp16, saveModel } from "../checkpoint/save-model.ts";
+import { fitsFp16, saveAdapter, saveModel } from "../checkpoint/save-model.ts";
 import { type SavedCheckpoint, saveCheckpoint } from "../checkpoint/save-training.ts";
 import { defaultFormat } from "../checkpoint/weight-names.ts";
 import { DataLoader } from "../data/loader.ts";
@@ -10,12 +10,13 @@ import { initializeIn, noticesOf } from "../launch/initialize.ts";
 import { joinLaunched } from "../launch/join.ts";
 import { joinWorld } from "../launch/world.ts";
 import { createLogger } from "../log/logger.ts";
-import type { LanguageBatch } from "../nn/models/language-model.ts";
+import type { LanguageBatch, LanguageModel } from "../nn/models/language-model.ts";
 import { createModel } from "../nn/models/models.ts";
 import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
-import { type OpenedJob, openJob, type TrainJob } from "./job.ts";
+import { baseOf, type OpenedJob, openJob, type TrainJob } from "./job.ts";
+import { type Sample, Sampler } from "./samples.ts";
 import { copyTokenizer } from "./tokenizer-files.ts";
 import { recordTrace, type TraceMessage } from "./trace-rank.ts";
 import { type ValidationRecord, validate } from "./validation.ts";
@@ -24,21 +25,29 @@ import { type ValidationRecord, validate } from "./validation.ts";
 export type TrainMessage =
   | TraceMessage
   | { readonly type: "started"; readonly notices: readonly string[]; readonly locked: LockReport }
-  | { readonly type: "step"; readonly record: StepRecord; readonly validation?: ValidationRecord | undefined }
+  | ({ readonly type: "step"; readonly record: StepRecord } & Evaluation)
   | { readonly type: "checkpoint"; readonly checkpoint: SavedCheckpoint }
   | { readonly type: "saved"; readonly afterStep: number; readonly isBeyondFp16: boolean };
+
+/** What is looked at between two steps. */
+interface Evaluation {
+  readonly validation?: ValidationRecord | undefined;
+  readonly samples?: readonly Sample[] | undefined;
+}
 
 async function main(): Promise<void> {
   const job = (await joinLaunched()?.receive()) as TrainJob;
   await using opened = await openJob(job);
   const saveFailed = new AbortController();
-  await using engine = await createEngine(job, opened, saveFailed.signal);
+  const model = createModel(opened.model.config);
+  await using engine = await createEngine(job, opened, model, saveFailed.signal);
   const tell = (message: TrainMessage): void => {
     if (engine.group.rank === 0) joinLaunched()?.send(message);
   };
   const { lockedBytes, refusedBytes } = engine.device.locked;
   tell({ type: "started", notices: noticesOf(engine), locked: { lockedBytes, refusedBytes } });
-  const steps = new StepTeller(engine, job, opened, tell);
+  const sampler = await samplerOf(engine, job, opened, model);
+  const steps = new StepTeller(engine, job, opened, sampler, tell);
   if (job.trace !== undefined) recordTrace(engine, (message) => joinLaunched()?.send(message));
   const checkpoints = new Checkpoints(engine, job, opened, tell, saveFailed);
   let stopped: InterruptedError | NumericalError | undefined;
@@ -56,19 +65,32 @@ async function main(): Promise<void> {
   if (stopped instanceof NumericalError) await checkpoints.idle();
   else await checkpoints.atEnd();
   if (job.output !== undefined) {
-    // Days of training are not lost to one weight: a model that fp16 does not hold is written in fp32.
-    const isBeyond = job.outputFormat?.dtype === "fp16" && !(await fitsFp16(engine));
-    const format = { ...job.outputFormat, ...(isBeyond && { dtype: defaultFormat.dtype }) };
-    await saveModel(engine, opened.model.config, job.output, format);
+    const isBeyondFp16 = await save(engine, job, opened, job.output);
     if (engine.group.rank === 0) await copyTokenizer(opened.tokenizer, job.output);
-    tell({ type: "saved", afterStep: engine.steps, isBeyondFp16: isBeyond });
+    tell({ type: "saved", afterStep: engine.steps, isBeyondFp16 });
   }
   if (stopped) throw stopped;
 }
 
+/** @returns whether fp16 was asked for and does not hold the weights */
+async function save(
+  engine: Engine<LanguageBatch>,
+  job: TrainJob,
+  { config: { lora }, model: { config } }: OpenedJob,
+  output: string,
+): Promise<boolean> {
+  // Days of training are not lost to one weight: a model that fp16 does not hold is written in fp32.
+  const isBeyond = job.outputFormat?.dtype === "fp16" && !(await fitsFp16(engine));
+  const format = { ...job.outputFormat, ...(isBeyond && { dtype: defaultFormat.dtype }) };
+  if (lora) await saveAdapter(engine, { config, lora, base: baseOf(job) }, output, format.dtype);
+  else await saveModel(engine, config, output, format);
+  return isBeyond;
+}
+
 function createEngine(
   job: TrainJob,
-  { config, model }: OpenedJob,
+  { config, model: { weights } }: OpenedJob,
+  model: LanguageModel,
   signal: AbortSignal,
 ): Promise<Engine<LanguageBatch>> {
   const { deviceMemoryBytes, hostMemoryBytes, resume, seed, threads } = job;
@@ -78,28 +100,52 @@ function createEngine(
     ...(hostMemoryBytes !== undefined && { hostMemoryBytes }),
   });
   return initializeIn<LanguageBatch>(world, config, {
-    model: createModel(model.config),
+    model,
     seed,
     signal,
-    ...(model.weights && { weights: model.weights }),
+    ...(weights && { weights }),
     // The command has told already which checkpoint it is and what changed.
     ...(resume !== undefined && { resume, logger: createLogger({ write: () => {} }) }),
   });
 }
 
-/** Tells of each step, and with it the loss on the validation data where one is due. */
+/** Undefined where no samples are asked for, or where there is no room for them. */
+async function samplerOf(
+  engine: Engine<LanguageBatch>,
+  { samplePrompts = [] }: TrainJob,
+  { tokenizer }: OpenedJob,
+  model: LanguageModel,
+): Promise<Sampler | undefined> {
+  if (samplePrompts.length === 0) return undefined;
+  const sampler = new Sampler(engine, { model, tokenizer, prompts: samplePrompts });
+  if (await sampler.fits()) return sampler;
+  createLogger({ rank: engine.group.rank }).warn(
+    "there will be no samples: the device budget does not hold their passes beside the states of training; give a larger --device-memory",
+  );
+  return undefined;
+}
+
+/** Tells of each step, and with it the loss on the validation data and samples where they are due. */
 class StepTeller {
   readonly #engine: Engine<LanguageBatch>;
   readonly #job: TrainJob;
   readonly #opened: OpenedJob;
+  readonly #sampler: Sampler | undefined;
   readonly #tell: (message: TrainMessage) => void;
-  /** A step that waits for its validation. */
+  /** A step that waits for what is looked at after it. */
   #held: StepRecord | undefined;
 
-  constructor(engine: Engine<LanguageBatch>, job: TrainJob, opened: OpenedJob, tell: (message: TrainMessage) => void) {
+  constructor(
+    engine: Engine<LanguageBatch>,
+    job: TrainJob,
+    opened: OpenedJob,
+    sampler: Sampler | undefined,
+    tell: (message: TrainMessage) => void,
+  ) {
     this.#engine = engine;
     this.#job = job;
     this.#opened = opened;
+    this.#sampler = sampler;
     this.#tell = tell;
     engine.on("step", (record) => {
       this.#held = record;
@@ -109,20 +155,24 @@ class StepTeller {
 
   async afterStep(): Promise<void> {
     const { validation, config } = this.#opened;
-    if (!this.#held || !validation) return;
-    this.flush(await validate(this.#engine, validation, config.microBatch));
+    if (!this.#held) return;
+    this.flush({
+      validation: validation && (await validate(this.#engine, validation, config.microBatch)),
+      samples: await this.#sampler?.samples(),
+    });
   }
 
-  /** Tells of a step that is held, also where an error keeps it from being validated. */
-  flush(validation?: ValidationRecord): void {
-    if (this.#held) this.#tell({ type: "step", record: this.#held, validation });
+  /** Tells of a step that is held, also where an error keeps it from being looked at. */
+  flush(evaluation: Evaluation = {}): void {
+    if (this.#held) this.#tell({ type: "step", record: this.#held, ...evaluation });
     this.#held = undefined;
   }
 
   #isDue(step: number): boolean {
     const { validation, steps } = this.#opened;
     const { evalEvery } = this.#job;
-    return validation !== undefined && (step === steps || (evalEvery !== undefined && step % evalEvery === 0));
+    const isAsked = validation !== undefined || this.#sampler !== undefined;
+    return isAsked && (step === steps || (evalEvery !== undefined && step % evalEvery === 0));
   }
 }
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
 import type { PreparedData } from "../data/prepare.ts";
 import type { LockReport } from "../device/locked-memory.ts";
-import { DataError } from "../errors/errors.ts";
+import { DataError, UsageError } from "../errors/errors.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
@@ -19,7 +19,7 @@ import type { StepRecord } from "../zero/record.ts";
 import { checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
-import { checkOutput, checkReplaced, LineLog } from "./destinations.ts";
+import { checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, openJobTokenizer, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
@@ -66,7 +66,13 @@ export async function runTrain(
     write(await renderDryRun(job, opened));
     return { exitCode: exitCodes.ok, records: [] };
   }
+  const { lora } = opened.config;
+  if (lora && !opened.model.weights && !resumed)
+    throw new UsageError(
+      "LoRA trains adapters of a model's weights, and here these would be drawn at random and stay so: give a folder with weights, --model DIR",
+    );
   if (job.output !== undefined) {
+    checkKinds(job.output, lora !== undefined);
     await checkOutput(job.output);
     checkTokenizerThere(job.output, opened.tokenizer, asked.overwrite);
   }
@@ -74,7 +80,12 @@ export async function runTrain(
   const settingsName = choice?.settings && keptConfigName;
   if (job.output !== undefined && !asked.overwrite) await checkReplaced(job.output, { job, settingsName, resumed });
   const { plan, operationsByUnit } = foretold;
-  using report = new RunReport({ plan, operationsByUnit: () => operationsByUnit, logger });
+  using report = new RunReport({
+    plan,
+    operationsByUnit: () => operationsByUnit,
+    logger,
+    validates: opened.validation !== undefined,
+  });
   const inputs = [...opened.prepared.inputs, ...(typeof config === "string" ? [config] : [])];
   await using log =
     logJson === undefined
@@ -116,7 +127,7 @@ export async function runTrain(
       } else if (message.type === "checkpoint") checkpoint = message.checkpoint;
       else {
         records.push(message.record);
-        printer.show(message.record, message.validation);
+        printer.show(message.record, message.validation, message.samples);
         if (message.validation) validations.push({ step: message.record.step, loss: message.validation.loss });
       }
     },
@@ -133,7 +144,8 @@ export async function runTrain(
   const step = records.at(-1)?.step ?? resumed?.step ?? 0;
   if (exitCode === exitCodes.interrupted && step < opened.steps) write(renderStop(step, opened.steps, job.output));
   if (checkpoint) write(renderCheckpoint(checkpoint));
-  if (job.output !== undefined) write(tellOutput(job.output, savedAfter, choice, logger));
+  if (job.output !== undefined)
+    write(tellOutput(job.output, { savedAfter, choice, isAdapter: lora !== undefined }, logger));
   return { exitCode, records };
 }
 
@@ -184,12 +196,13 @@ function renderStop(step: number, steps: number, output: string | undefined): st
 const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): string =>
   `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s).\n`;
 
-function tellOutput(
-  output: string,
-  savedAfter: number | undefined,
-  choice: Choice | undefined,
-  logger: Logger,
-): string {
+interface Written {
+  readonly savedAfter: number | undefined;
+  readonly choice: Choice | undefined;
+  readonly isAdapter: boolean;
+}
+
+function tellOutput(output: string, { savedAfter, choice, isAdapter }: Written, logger: Logger): string {
   if (savedAfter === undefined) return `Training did not finish, so no model was written to ${output}.\n`;
   if (choice?.settings) {
     try {
@@ -198,5 +211,8 @@ function tellOutput(
       logger.warn(`the configuration could not be written beside the model: ${(error as Error).message}`);
     }
   }
-  return `The model after step ${savedAfter} is in ${output}.\n`;
+  if (!isAdapter) return `The model after step ${savedAfter} is in ${output}.\n`;
+  return `${wrap(
+    `The adapters after step ${savedAfter} are in ${output}: --adapter of generate and train takes them, and "shunya checkpoint merge" makes one model of them and theirs.`,
+  )}\n`;
 }

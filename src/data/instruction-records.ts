@@ -5,7 +5,7 @@ import { DataError } from "../errors/errors.ts";
 import type { DocumentFile, ReadOptions } from "./documents.ts";
 import { EmptyFileError, fileBytes } from "./file-bytes.ts";
 import { holdsInstruction, type Instruction, instructionFields, instructionOf } from "./instructions.ts";
-import { jsonlRecords } from "./jsonl-documents.ts";
+import { jsonlRecords, longestLineBytes } from "./jsonl-documents.ts";
 import { linesOf } from "./lines.ts";
 import type { RecordReader } from "./record-text.ts";
 
@@ -16,29 +16,30 @@ export interface PlacedInstruction {
   readonly line: number;
 }
 
-/** Lines in which the first record is looked for. */
+/** Lines in which a record of a known form is looked for. */
 const mostLines = 1000;
-const longestLineBytes = 1 << 28;
 
-/** By the first record of a JSONL file, or the columns of a Parquet file. @throws DataError where it cannot be read */
+/** By the first records of a JSONL file, or the columns of a Parquet file. @throws DataError where it cannot be read */
 export async function holdsInstructions(file: DocumentFile, textField: string): Promise<boolean> {
   if (file.format === "text") return false;
   if (file.format === "jsonl") {
-    const first = await firstRecord(file);
-    return first !== undefined && holdsInstruction(first, textField);
+    for await (const record of firstRecords(file)) {
+      if (Object.hasOwn(record, textField)) return false;
+      if (holdsInstruction(record, textField)) return true;
+    }
+    return false;
   }
   const { parquetColumns } = await import("./parquet-documents.ts");
   const columns = await parquetColumns(file);
   return holdsInstruction(Object.fromEntries(columns.map((column) => [column, null])), textField);
 }
 
-async function firstRecord(file: DocumentFile): Promise<object | undefined> {
+async function* firstRecords(file: DocumentFile): AsyncGenerator<object> {
   for await (const { bytes, number } of linesOf(fileBytes(file), longestLineBytes)) {
-    if (number > mostLines) return undefined;
+    if (number > mostLines) return;
     const value = bytes && isUtf8(bytes) ? parsed(bytes.toString()) : undefined;
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) yield value;
   }
-  return undefined;
 }
 
 function parsed(source: string): unknown {

@@ -10,7 +10,7 @@ import { isProblem, type Problem, type RecordReader, textOf } from "./record-tex
 import type { SourceFile } from "./source-files.ts";
 
 /** Half of the longest string that V8 makes. */
-const longestLineBytes = 1 << 28;
+export const longestLineBytes = 1 << 28;
 
 /** The text in one field of each line. @throws DataError where no line has a text */
 export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {
@@ -27,16 +27,25 @@ export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): A
 /** What `reader` makes of each line; lines that it makes nothing of go to the findings. @throws DataError where all do */
 export async function* jsonlRecords<T>(
   file: SourceFile,
-  options: Pick<ReadOptions, "findings" | "onRead">,
+  { findings, onRead }: Pick<ReadOptions, "findings" | "onRead">,
   reader: RecordReader<T>,
 ): AsyncGenerator<{ readonly record: T; readonly line: number }> {
-  const { findings } = options;
+  yield* recordsOf(file.path, fileBytes(file, onRead), findings, reader);
+}
+
+/** The same of bytes from anywhere. @param name for messages */
+export async function* recordsOf<T>(
+  name: string,
+  bytes: AsyncIterable<Buffer>,
+  findings: Findings,
+  reader: RecordReader<T>,
+): AsyncGenerator<{ readonly record: T; readonly line: number }> {
   let isEmpty = true;
   let records = 0;
   let firstProblem = "";
-  for await (const line of linesOf(fileBytes(file, options.onRead), longestLineBytes)) {
+  for await (const line of linesOf(bytes, longestLineBytes)) {
     isEmpty = false;
-    const place = `${file.path}:${line.number}`;
+    const place = `${name}:${line.number}`;
     const parsed = parseLine(line, place, findings);
     const record = isProblem(parsed) ? parsed : reader.read(parsed.value, place);
     if (!isProblem(record)) {
@@ -49,8 +58,8 @@ export async function* jsonlRecords<T>(
       firstProblem ||= `; the first problem: ${record.reason ?? record.kind}, in line ${line.number}`;
   }
   if (records > 0) return;
-  if (isEmpty) throw new EmptyFileError(`${file.path} is empty; wanted JSONL`);
-  throw new DataError(`${file.path} has no ${reader.wanted}${firstProblem}; ${reader.advice}`);
+  if (isEmpty) throw new EmptyFileError(`${name} is empty; wanted JSONL`);
+  throw new DataError(`${name} has no ${reader.wanted}${firstProblem}; ${reader.advice}`);
 }
 
 function parseLine(line: Line, place: string, findings: Findings): { readonly value: unknown } | Problem {

@@ -33,7 +33,9 @@ export function textOf(value: unknown, textField: string, place: string, finding
   }
   if (!Object.hasOwn(value, textField)) {
     const fields = Object.keys(value).slice(0, 8);
-    const reason = fields.length === 0 ? "an object without fields" : `an object with the fields ${fields.join(", ")}`;
+    const found = fields.length === 0 ? "an object without fields" : `an object with the fields ${fields.join(", ")}`;
+    const isOther = Object.hasOwn(value, "conversations"); // ShareGPT's form
+    const reason = isOther ? `${found} (conversations are read from "messages", a list of { role, content })` : found;
     return { kind: "noField", reason };
   }
   const text = (value as Record<string, unknown>)[textField];

@@ -151,6 +151,12 @@ export class MemoryLedger {
     this.#notePeak();
   }
 
+  /** Bytes that a tier's budget still holds; without a budget there is no end. */
+  room(tier: Tier): number {
+    const budget = this.#budgets[tier] ?? Number.POSITIVE_INFINITY;
+    return budget - this.total(tier) - this.#reserved[tier];
+  }
+
   total(tier: Tier): number {
     return this.#tiers[tier].total;
   }

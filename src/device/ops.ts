@@ -92,6 +92,15 @@ export const opFields = {
     std: "real",
     dst: "span",
   },
+  initUniform: {
+    count: "size",
+    dtype: "dtype",
+    key: "key",
+    firstElement: "key",
+    low: "real",
+    high: "real",
+    dst: "span",
+  },
   matmul: {
     m: "size",
     n: "size",

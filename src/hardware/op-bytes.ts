@@ -25,6 +25,7 @@ const counters: { readonly [K in OpName]?: Counter<K> } = {
   copyRows: (a) => 2 * a.rows * a.bytes,
   cast: (a) => each(a.count, a.srcType, 1) + each(a.count, a.dstType, 1),
   initNormal: (a) => each(a.count, a.dtype, 1),
+  initUniform: (a) => each(a.count, a.dtype, 1),
   // What GELU starts from is written too, where the backward pass wants it.
   matmul: (a) =>
     each((a.m + a.n) * a.k, a.dtype, 1) +

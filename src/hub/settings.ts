@@ -28,16 +28,20 @@ export interface Patience {
 
 const patience: Patience = { attempts: 6, firstPauseMs: 500, silenceMs: 30_000 };
 
-/** @throws UsageError for an HF_ENDPOINT that is no address */
+/** @throws UsageError for an HF_ENDPOINT that is no address, or a token that is none */
 export async function hubSettings(env: NodeJS.ProcessEnv = process.env): Promise<HubSettings> {
   const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), ".cache"), "huggingface");
   const endpoint = (env.HF_ENDPOINT || "https://huggingface.co").replace(/\/+$/, "");
   if (!/^https?:\/\/[^/]/.test(endpoint) || !URL.canParse(endpoint))
     throw new UsageError(`HF_ENDPOINT: found ${endpoint}; wanted an address such as https://huggingface.co`);
+  const token = env.HF_TOKEN?.trim() || (await tokenIn(env.HF_TOKEN_PATH || join(home, "token")));
+  // What is wrong with a secret is said without showing it.
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
+    throw new UsageError("HF_TOKEN: found spaces or other characters that no token has; wanted one like hf_...");
   return {
     cache: env.HF_HUB_CACHE || join(home, "hub"),
     endpoint,
-    token: env.HF_TOKEN || (await tokenIn(env.HF_TOKEN_PATH || join(home, "token"))),
+    token,
     isOffline: /^(1|on|yes|true)$/i.test(env.HF_HUB_OFFLINE ?? ""),
     patience,
   };

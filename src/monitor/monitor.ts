@@ -34,24 +34,33 @@ const series: readonly {
   })),
 ];
 
+/** Of steps that are validated; DeepSpeed has no tag for it. */
+const validationTag = "Validation/loss";
+
 /** All monitors of a run. One that can no longer be written ends with a warning, and training goes on. */
 export class Monitors implements Disposable {
   readonly #config: ResolvedConfig;
   readonly #logger: Logger;
   readonly #open = new Set<Monitor>();
 
-  /** Makes their files. @throws UsageError where that fails: better now than after an hour */
-  constructor(config: ResolvedConfig, logger: Logger) {
+  /**
+   * Makes their files.
+   * @param validates whether validation losses will come @throws UsageError where that fails: better now than after an hour
+   */
+  constructor(config: ResolvedConfig, logger: Logger, validates: boolean) {
     this.#config = config;
     this.#logger = logger;
     const { csvMonitor, tensorboard } = config.reporting;
     const tags = series.filter((s) => s.when(config)).map((s) => s.tag);
+    if (validates) tags.push(validationTag);
     if (csvMonitor) this.#open.add(new CsvMonitor(csvMonitor, tags));
     if (tensorboard) this.#open.add(new TensorboardMonitor(tensorboard));
   }
 
-  step(record: StepRecord): void {
+  /** @param validationLoss where the step was validated */
+  step(record: StepRecord, validationLoss: number | undefined): void {
     const events = series.filter((s) => s.when(this.#config)).map(({ tag, value }) => ({ tag, value: value(record) }));
+    if (validationLoss !== undefined) events.push({ tag: validationTag, value: validationLoss });
     const samples = record.step * this.#config.trainBatch;
     for (const monitor of this.#open) this.#attempt(monitor, () => monitor.write(samples, events));
   }

@@ -21,6 +21,8 @@ export interface RunReportOptions {
   /** Asked for when the profile is due; then the engine has run at least one step. */
   readonly operationsByUnit: () => OperationsByUnit;
   readonly logger: Logger;
+  /** Whether steps come with a loss on validation data. */
+  readonly validates?: boolean;
 }
 
 export class RunReport implements Disposable {
@@ -39,7 +41,7 @@ export class RunReport implements Disposable {
     const profile = this.#reporting.flopsProfiler?.outputFile;
     if (profile !== undefined)
       new AppendFile(profile, { setting: "flops_profiler.output_file", firstWords: profileBegin, levels: 1 }).close();
-    this.#monitors = new Monitors(options.plan.config, options.logger);
+    this.#monitors = new Monitors(options.plan.config, options.logger, options.validates ?? false);
   }
 
   /** What to show before the first step; empty without `dump_state`. Whole lines, like all that follows. */
@@ -48,9 +50,9 @@ export class RunReport implements Disposable {
   }
 
   /** Takes a step in. @returns what to show after its progress line */
-  step(record: StepRecord): string {
+  step(record: StepRecord, validationLoss?: number): string {
     const { stepsPerPrint, wallClockBreakdown, memoryBreakdown, commsLogger, flopsProfiler } = this.#reporting;
-    this.#monitors.step(record);
+    this.#monitors.step(record, validationLoss);
     const due = record.step % stepsPerPrint === 0;
     const parts: string[] = [];
     if (wallClockBreakdown) {

@@ -1,11 +1,12 @@
 /** The layers of transformers. Weights keep the element order of the files they come from (contracts 9). */
 import { causalAttention, type EarlierKeys } from "../tensor/ops/attention.ts";
-import { dropout } from "../tensor/ops/elementwise.ts";
+import { dropout, gelu, scale } from "../tensor/ops/elementwise.ts";
 import { embedding } from "../tensor/ops/embedding.ts";
 import { linear, type WeightLayout } from "../tensor/ops/linear.ts";
 import { layerNorm, rmsNorm } from "../tensor/ops/norm.ts";
 import type { Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import { type AdapterOptions, downFactor, type LoraFactor, upFactor } from "./low-rank.ts";
 import { Module } from "./module.ts";
 import { Parameter } from "./parameter.ts";
 
@@ -18,11 +19,14 @@ export interface LinearOptions {
   readonly std?: number;
 }
 
-/** y = x W + b, or gelu of it. */
+/** y = x W + b, or gelu of it. With an adapter (LoRA), W is W plus the product of two small matrices. */
 export class Linear extends Module {
   readonly weight: Parameter;
   readonly bias?: Parameter;
+  lora_A?: LoraFactor;
+  lora_B?: LoraFactor;
   readonly #layout: WeightLayout;
+  #adapter: AdapterOptions | undefined;
 
   constructor(inputs: number, outputs: number, options: LinearOptions = {}) {
     super();
@@ -32,12 +36,36 @@ export class Linear extends Module {
     if (options.bias ?? true) this.bias = new Parameter([outputs], { kind: "constant", value: 0 });
   }
 
-  forward(tape: Tape, x: Tensor): Tensor {
-    return linear(tape, x, this.weight, this.bias, { layout: this.#layout });
+  /** Freezes the layer and gives it an adapter. */
+  adapt(adapter: AdapterOptions): void {
+    const [first, second] = this.weight.shape as [number, number];
+    const [outputs, inputs] = this.#layout === "outIn" ? [first, second] : [second, first];
+    for (const own of [this.weight, this.bias]) if (own) own.trainable = false;
+    this.lora_A = downFactor(inputs, adapter.rank);
+    this.lora_B = upFactor(adapter.rank, outputs);
+    this.#adapter = adapter;
   }
 
-  /** gelu(x W + b), in one pass over the product. */
+  /** Of its adapter; undefined where it has none. */
+  get rank(): number | undefined {
+    return this.#adapter?.rank;
+  }
+
+  forward(tape: Tape, x: Tensor): Tensor {
+    const adapter = this.#adapter;
+    if (!adapter) return linear(tape, x, this.weight, this.bias, { layout: this.#layout });
+    return tape.scope(() => {
+      const y = linear(tape, x, this.weight, this.bias, { layout: this.#layout });
+      const dropped = dropout(tape, x, adapter.dropout, adapter.name);
+      const narrow = linear(tape, dropped, this.lora_A!.weight, undefined, { layout: "outIn" });
+      const scaled = scale(tape, narrow, adapter.scale);
+      return linear(tape, scaled, this.lora_B!.weight, undefined, { layout: "outIn", onto: y });
+    });
+  }
+
+  /** gelu(x W + b), in one pass over the product where there is no adapter. */
   forwardGelu(tape: Tape, x: Tensor): Tensor {
+    if (this.#adapter) return tape.scope(() => gelu(tape, this.forward(tape, x)));
     return linear(tape, x, this.weight, this.bias, { layout: this.#layout, gelu: true });
   }
 }

@@ -6,7 +6,9 @@ import type { Weight } from "../tensor/weight.ts";
 
 export type Initialiser =
   | { readonly kind: "constant"; readonly value: number }
-  | { readonly kind: "normal"; readonly mean: number; readonly std: number };
+  | { readonly kind: "normal"; readonly mean: number; readonly std: number }
+  /** Evenly from `low` to below `high`. */
+  | { readonly kind: "uniform"; readonly low: number; readonly high: number };
 
 /** Where a parameter's values and gradient are; set by whoever manages memory. */
 export interface Binding {

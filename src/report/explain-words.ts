@@ -79,7 +79,7 @@ export function batchNotes({ config, seqLength }: Subject): string[] {
 }
 
 export function optimizerNotes({ config }: Subject): string[] {
-  const { optimizer, parameterGroups, schedule } = config;
+  const { optimizer, parameterGroups, schedule, freeze, lora } = config;
   return [
     ...(config.places.has("optimizer.type")
       ? []
@@ -91,6 +91,16 @@ export function optimizerNotes({ config }: Subject): string[] {
       : [
           `${formatMany(parameterGroups.length, "parameter group")} (shunya.parameter_groups) with learning rates or weight decay of their own; DeepSpeed ignores them.`,
         ]),
+    ...(lora
+      ? [
+          `LoRA of rank ${lora.rank} (shunya.lora): adapters alone are trained, psi_t of psi parameters. DeepSpeed ignores the key: there a script adds them.`,
+        ]
+      : []),
+    ...(freeze.length > 0
+      ? [
+          `Parameters that fit ${freeze.join(", ")} are frozen (shunya.freeze), psi_t of psi are trained. DeepSpeed ignores the key: there a script freezes them.`,
+        ]
+      : []),
   ];
 }
 

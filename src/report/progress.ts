@@ -1,9 +1,11 @@
 /** How a run shows that it moves: one line that rewrites itself on a terminal, one plain line a step elsewhere. */
 import { createColors } from "picocolors";
 import type { Precision } from "../config/types.ts";
+import { printable } from "../errors/printable.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { formatBytes, formatCount, formatDuration, formatMany, formatReal } from "./numbers.ts";
 import type { StepSummary } from "./types.ts";
+import { wrap } from "./wrap.ts";
 
 /** What the stream can show. */
 export interface Terminal {
@@ -60,6 +62,16 @@ export function renderSkip({ step, reason, lossScale }: Skip, precision: Precisi
 
 export function renderValidation(step: number, { loss, rows, rowName, seconds }: Validation): string {
   return `step ${step} validation loss ${formatReal(loss)} over ${formatMany(rows, rowName)} in ${seconds.toFixed(1)} s\n`;
+}
+
+/** Control characters are written as escapes, so that no text moves the cursor. */
+export function renderSamples(step: number, samples: readonly { prompt: string; text: string | null }[]): string {
+  return samples
+    .map(({ prompt, text }) => {
+      const made = text === null ? `${printable(prompt)}: none, the logits are not finite` : printable(prompt + text);
+      return `${wrap(`step ${step} sample: ${made}`)}\n`;
+    })
+    .join("");
 }
 
 interface Validation {

@@ -41,13 +41,14 @@ export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): 
     operations,
     hidden: hiddenRecord(overlap),
   }));
-  const { step, loss, gradNorm, learningRate, lossScale, skipped, tokensPerSecond, phaseSeconds, validationLoss } =
-    summary;
+  const { step, loss, targets, gradNorm, learningRate, lossScale, skipped, tokensPerSecond } = summary;
+  const { phaseSeconds, validationLoss, samples } = summary;
   const reason = summary.reason ?? null;
-  // JSON leaves undefined phaseSeconds and validationLoss out.
+  // JSON leaves out what is undefined of phaseSeconds, validationLoss and samples.
   return {
     step,
     loss,
+    targets,
     gradNorm,
     learningRate,
     lossScale,
@@ -56,6 +57,7 @@ export function stepRecord(summary: StepSummary, ranks: readonly RankReport[]): 
     tokensPerSecond,
     phaseSeconds,
     validationLoss,
+    samples,
     ranks: logged,
   };
 }

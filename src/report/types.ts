@@ -12,6 +12,8 @@ export interface StepSummary extends Omit<StepRecord, "seconds" | "phaseSeconds"
   readonly phaseSeconds: StepRecord["phaseSeconds"] | undefined;
   /** After this step, where it was measured then. */
   readonly validationLoss?: number | undefined;
+  /** Made after this step, where they were asked for. */
+  readonly samples?: readonly { readonly prompt: string; readonly text: string | null }[] | undefined;
 }
 
 /** One rank's memory in all tiers. */

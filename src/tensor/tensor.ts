@@ -107,11 +107,11 @@ export class Tensor {
   }
 
   /** The same memory under another shape; shares (and retains) the storage. */
-  view(shape: Shape): Tensor {
+  view(shape: Shape, requiresGradient: boolean = this.requiresGradient): Tensor {
     if (elementsOf(shape) !== this.elements)
       throw new ShapeError("view", `[${this.shape.join(", ")}]`, `${elementsOf(shape)} elements`);
     this.#storage.references++;
-    return new Tensor(this.#storage, this.#offsetBytes, shape, this.dtype, this.requiresGradient);
+    return new Tensor(this.#storage, this.#offsetBytes, shape, this.dtype, requiresGradient);
   }
 
   retain(): this {

@@ -10,7 +10,7 @@
 import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
-import { DisposedError, InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { InternalError, InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
@@ -20,10 +20,12 @@ import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import { Calls } from "./calls.ts";
 import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
+import { type HeldModel, ModelHold } from "./hold.ts";
 import { type GlobalNorm, GradientNorm } from "./norm.ts";
 import { OperationBook } from "./operation-book.ts";
 import { PhaseClock, quiet } from "./phase-clock.ts";
@@ -65,6 +67,9 @@ export class Engine<B extends object> {
   readonly #losses: LossBook;
   readonly #targets = new TargetBook();
   readonly #evaluator: Evaluator;
+  readonly #hold: ModelHold;
+  /** They share the tape, the ledger's phase and the gradients. */
+  readonly #calls: Calls;
   readonly #counter: StepCounter;
   readonly #clock: PhaseClock;
   readonly #operations: OperationBook;
@@ -75,9 +80,6 @@ export class Engine<B extends object> {
   #loss: Loss | undefined;
   /** The last micro-batch, for the diagnosis of what was not finite in it. */
   #batch: HostBatch<B> | undefined;
-  /** The call that is running; calls share the tape, the ledger's phase and the gradients. */
-  #running: { readonly name: string; readonly done: Promise<unknown> } | undefined;
-  #isDisposed = false;
   /** Some rank was asked to stop; all of them know since the same step. */
   #stopAgreed = false;
 
@@ -105,6 +107,8 @@ export class Engine<B extends object> {
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
     this.#evaluator = new Evaluator(device, this.#units, this.plan.residences.parameters.dtype);
+    this.#hold = new ModelHold(device, this.group, this.#units);
+    this.#calls = new Calls((name) => this.#hold.check(name));
     this.#clock = new PhaseClock(device, config.reporting.wallClockBreakdown);
     this.#counter = new StepCounter(config, options.resume?.progress);
   }
@@ -171,12 +175,12 @@ export class Engine<B extends object> {
    * micro-batches have unequal numbers of targets that count, `stepTargets` makes the step's loss the mean over all of them.
    */
   forward(batch: HostBatch<B>, options: ForwardOptions = {}): Promise<Loss> {
-    return this.#alone("forward", () => this.#forward(batch, options));
+    return this.#calls.alone("forward", () => this.#forward(batch, options));
   }
 
   /** Gradients of this micro-batch, settled unit by unit as the pass goes. @param loss what the last `forward` gave */
   backward(loss: Loss): Promise<void> {
-    return this.#alone("backward", () => this.#backward(loss));
+    return this.#calls.alone("backward", () => this.#backward(loss));
   }
 
   /**
@@ -186,7 +190,7 @@ export class Engine<B extends object> {
    * micro-batches' targets are not as `forward` was told
    */
   async step(): Promise<StepRecord | undefined> {
-    const outcome = await this.#alone("step", () => this.#update());
+    const outcome = await this.#calls.alone("step", () => this.#update());
     if (!outcome) return undefined;
     this.#events.emit("step", outcome.record);
     if (outcome.stop) throw outcome.stop;
@@ -251,7 +255,7 @@ export class Engine<B extends object> {
     if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
     if (this.#microBatch < config.gradientAccumulation) return undefined;
     this.#clock.begin("step");
-    const { loss, norm: scaledNorm, nonFinite } = await this.#agree();
+    const { loss, targets, norm: scaledNorm, nonFinite } = await this.#agree();
     const { lossScale, nextUpdate } = this.#counter;
     const norm = scaledNorm / lossScale;
     const skipped = nonFinite.length > 0 || !Number.isFinite(loss);
@@ -267,6 +271,7 @@ export class Engine<B extends object> {
     const record: StepRecord = {
       step: this.steps,
       loss,
+      targets,
       gradNorm: skipped ? null : norm,
       learningRate: this.#step.learningRateAt(nextUpdate),
       lossScale,
@@ -279,8 +284,8 @@ export class Engine<B extends object> {
     return { record, stop: stop && (await this.#stopped(stop, culprits)) };
   }
 
-  /** What the ranks know together: the loss and the norm of the (scaled) gradients, and whether somebody wants to stop. */
-  async #agree(): Promise<GlobalNorm & { loss: number }> {
+  /** What the ranks know together: the loss, its targets and the norm of the (scaled) gradients, and whether somebody wants to stop. */
+  async #agree(): Promise<GlobalNorm & { loss: number; targets: number }> {
     this.device.timeline.scope = "gradients";
     const partials = await this.#norm.partials();
     this.device.timeline.scope = "";
@@ -289,13 +294,13 @@ export class Engine<B extends object> {
     const ranks = await this.group.exchange(own, "losses and gradient norms");
     this.#stopAgreed = ranks.some((r) => r[1] !== 0);
     const normsFrom = 2 + toldNumbers;
-    this.#targets.check(
+    const targets = this.#targets.check(
       ranks.map((r) => r.subarray(2, normsFrom)),
       this.steps + 1,
     );
     const losses = this.group.worldSize * this.plan.config.gradientAccumulation;
     const loss = ranks.reduce((sum, r) => sum + r[0]!, 0) / losses;
-    return { ...this.#norm.combine(ranks.map((r) => r.subarray(normsFrom))), loss };
+    return { ...this.#norm.combine(ranks.map((r) => r.subarray(normsFrom))), loss, targets };
   }
 
   /** In the order in which the backward pass finished them: what comes first is nearest to the cause. */
@@ -318,9 +323,30 @@ export class Engine<B extends object> {
     return new NumericalError(describeStop({ config, progress: this.progress, why, culprit }));
   }
 
-  /** Runs `body` without gradients and reads the fp32 values of its result. */
+  /** Runs `body` without gradients and reads the fp32 values of its result. Every rank calls it, and not in the middle of a pass. */
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
-    return this.#alone("infer", () => this.#evaluator.infer(body));
+    return this.#calls.alone("infer", () => {
+      this.#checkNoPass("infer");
+      return this.#evaluator.infer(body);
+    });
+  }
+
+  /**
+   * Runs `body` while all parameters are whole on the device, gathered once for all passes in it; where some rank's device budget
+   * does not hold that and `besideBytes` more, each pass gathers unit by unit as ever. Every rank calls it, between two steps.
+   * Meanwhile the engine infers and evaluates, and does nothing else.
+   */
+  async withWhole<T>(body: (isWhole: boolean) => Promise<T>, besideBytes = 0): Promise<T> {
+    using whole = await this.holdWhole(besideBytes);
+    return await body(whole.isWhole);
+  }
+
+  /** The same for callers whose passes are no single function: until the answer is disposed. */
+  async holdWhole(besideBytes = 0): Promise<HeldModel> {
+    return await this.#calls.alone("withWhole", async () => {
+      this.#checkNoPass("withWhole");
+      return await this.#hold.take(besideBytes);
+    });
   }
 
   /**
@@ -328,17 +354,20 @@ export class Engine<B extends object> {
    * steps, with rows of its own.
    */
   evaluate(batch: HostBatch<B>): Promise<number> {
-    return this.#alone("evaluate", async () => {
-      if (this.#tape) throw new UsageError("engine.evaluate was called between engine.forward and engine.backward");
+    return this.#calls.alone("evaluate", async () => {
+      this.#checkNoPass("evaluate");
       checkBatch(batch);
       const forward = (tape: Tape): Promise<Tensor> => this.#options.model.forward(tape, uploadBatch<B>(tape, batch));
       return (await this.#evaluator.infer(forward))[0]!;
     });
   }
 
-  /** All weights in fp32, piece by piece in plan order; every rank must iterate to the end. */
-  weights(): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
-    return readWeights(this.device, this.group, this.#units.all);
+  /**
+   * All weights in fp32, piece by piece in plan order; every rank must iterate to the end.
+   * @param wants names of tensors, the same on every rank; left out: all
+   */
+  weights(wants?: (name: string) => boolean): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+    return readWeights(this.device, this.group, this.#units.all, wants);
   }
 
   /**
@@ -346,7 +375,7 @@ export class Engine<B extends object> {
    * go on meanwhile: an update waits until what it changes has been read. One call begins when those before have ended.
    */
   async saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
-    this.#checkFree("saveStates");
+    this.#calls.checkFree("saveStates");
     if (this.#microBatch > 0 || this.#tape)
       throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");
     return this.#savings.begin(body);
@@ -354,9 +383,8 @@ export class Engine<B extends object> {
 
   /** Waits for everything issued, then frees all memory and leaves the group. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#isDisposed) return;
-    this.#isDisposed = true;
-    await this.#running?.done.catch(() => undefined); // its error is its caller's
+    if (this.#calls.isClosed) return;
+    await this.#calls.close();
     await this.#savings.idle();
     this.#events.emit("end");
     const isTold = this.device.hasFailed;
@@ -366,6 +394,7 @@ export class Engine<B extends object> {
       if (!isTold) throw error; // else it would hide, as a SuppressedError, what `await using` is leaving with
     } finally {
       this.#tape?.dispose();
+      this.#hold.forget();
       this.#units.dispose();
       this.#stores.dispose();
       this.#norm.dispose();
@@ -375,24 +404,8 @@ export class Engine<B extends object> {
     }
   }
 
-  /** Calls come one after the other: a second step beside the first would update twice from the same gradients. */
-  async #alone<T>(name: string, body: () => Promise<T>): Promise<T> {
-    this.#checkFree(name);
-    const done = body();
-    this.#running = { name, done };
-    try {
-      return await done;
-    } finally {
-      this.#running = undefined;
-    }
-  }
-
-  #checkFree(name: string): void {
-    if (this.#isDisposed) throw new DisposedError("the engine", `call engine.${name} before it is disposed`);
-    if (this.#running)
-      throw new UsageError(
-        `engine.${name} was called while engine.${this.#running.name} is running; await each call before the next`,
-      );
+  #checkNoPass(name: string): void {
+    if (this.#tape) throw new UsageError(`engine.${name} was called between engine.forward and engine.backward`);
   }
 
   #beginStep(): void {

@@ -23,14 +23,17 @@ export class Evaluator {
   /** Runs `body` and reads the fp32 values of its result. */
   async infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
     using tape = this.#tape();
-    const result = await body(tape);
-    const count = result.elements;
-    const values = tape.make(result.shape, "f32");
-    const args = { count, srcType: result.dtype, dstType: "f32", src: result.span, dst: values.span } as const;
-    this.#device.issue("compute", "cast", args);
-    const bytes = await this.#device.read(values.span, "f32", count, new Float32Array(count));
-    this.#units.endPass();
-    return new Float32Array(bytes.buffer);
+    try {
+      const result = await body(tape);
+      const count = result.elements;
+      const values = tape.make(result.shape, "f32");
+      const args = { count, srcType: result.dtype, dstType: "f32", src: result.span, dst: values.span } as const;
+      this.#device.issue("compute", "cast", args);
+      const bytes = await this.#device.read(values.span, "f32", count, new Float32Array(count));
+      return new Float32Array(bytes.buffer);
+    } finally {
+      this.#units.endPass();
+    }
   }
 
   /** Runs `forward` and tells the first segment of any rank whose output is not finite. */

@@ -21,6 +21,8 @@ export interface StepRecord {
   readonly step: number;
   /** Mean over the target tokens of the global batch. */
   readonly loss: number;
+  /** Those that counted. */
+  readonly targets: number;
   /** Before clipping; null when the step was skipped. */
   readonly gradNorm: number | null;
   /** What this update used, or would have used. */

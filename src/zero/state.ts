@@ -94,7 +94,7 @@ export function stateRanges(flat: FlatState): StateRange[] {
   );
 }
 
-/** Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces. */
+/** Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces; the next is read while one is put there. */
 export async function writeRange(
   device: Device,
   to: Elements,
@@ -102,9 +102,16 @@ export async function writeRange(
   source: StateSource,
 ): Promise<void> {
   const { name, kind } = range;
+  const read = (done: number): Promise<Float32Array> => {
+    const reading = source.read(name, kind, range.first + done, Math.min(pieceElements, range.count - done));
+    reading.catch(() => undefined); // told where it is awaited
+    return reading;
+  };
+  let reading = read(0);
   for (let done = 0; done < range.count; done += pieceElements) {
     const count = Math.min(pieceElements, range.count - done);
-    const values = await source.read(name, kind, range.first + done, count);
+    const values = await reading;
+    if (done + count < range.count) reading = read(done + count);
     if (values.length !== count)
       throw new ModelError(
         `the given weights have ${values.length} values of ${name} from element ${range.first + done} on; wanted ${count}`,

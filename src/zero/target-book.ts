@@ -37,8 +37,11 @@ export class TargetBook {
     return [this.#stepTargets ?? 0, sum, Math.min(...this.#counts), Math.max(...this.#counts)];
   }
 
-  /** @param told by each rank, in order @throws UsageError where the loss would not be the mean over the step's targets */
-  check(told: readonly Float64Array[], step: number): void {
+  /**
+   * @param told by each rank, in order @returns how many targets the step has
+   * @throws UsageError where the loss would not be the mean over them
+   */
+  check(told: readonly Float64Array[], step: number): number {
     const [first] = told.map(([stepTargets]) => stepTargets!);
     const other = told.findIndex(([stepTargets]) => stepTargets !== first);
     if (other !== -1)
@@ -57,5 +60,6 @@ export class TargetBook {
         `step ${step}: its micro-batches have ${least} to ${most} targets that count, so the mean of their losses is not the mean over the ` +
           "targets; give each engine.forward(batch, { stepTargets }) the number of targets in all micro-batches of all ranks",
       );
+    return sum;
   }
 }

@@ -8,6 +8,7 @@
  */
 import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
+import { dtypeBytes } from "../device/dtype.ts";
 import type { Event } from "../device/queue.ts";
 import { InternalError } from "../errors/errors.ts";
 import type { DescribedModel } from "../nn/describe.ts";
@@ -64,6 +65,8 @@ export class Units {
   #held = new Set<UnitState>();
   #ahead = new Set<UnitState>();
   #current: UnitState | undefined;
+  /** Whether what is gathered stays so, from pass to pass. */
+  #keeps = false;
 
   constructor(
     device: Device,
@@ -132,8 +135,30 @@ export class Units {
   /** Releases everything: the pass is over. */
   endPass(): void {
     this.#learned.set(this.#mode, this.#order);
-    for (const unit of [...this.#held]) this.#release(unit);
+    if (!this.#keeps) for (const unit of [...this.#held]) this.#release(unit);
     this.#current = undefined;
+  }
+
+  /** Device memory that all gathers together make. */
+  get wholeBytes(): number {
+    const { alignmentBytes } = this.#device;
+    const bytes = dtypeBytes[this.#plan.residences.parameters.dtype];
+    const buffers = this.flats.filter((flat) => flat.needsGather);
+    return buffers.reduce(
+      (sum, { layout }) => sum + Math.ceil((layout.paddedElements * bytes) / alignmentBytes) * alignmentBytes,
+      0,
+    );
+  }
+
+  /** Gathers every unit, between two passes; what is gathered stays so until `releaseAll`. */
+  gatherAll(): void {
+    this.#keeps = true;
+    for (const unit of this.all) this.#gather(unit);
+  }
+
+  releaseAll(): void {
+    this.#keeps = false;
+    for (const unit of [...this.#held]) this.#release(unit);
   }
 
   dispose(): void {
@@ -183,6 +208,7 @@ export class Units {
 
   /** `unit` was used and `next` comes: release what is not needed again soon enough. */
   #letGo(unit: UnitState, next: UnitState): void {
+    if (this.#keeps) return;
     for (const part of unit.together) {
       if (next.together.includes(part) || this.#ahead.has(part) || !this.#held.has(part)) continue;
       if (!this.#reusedSoon(part)) this.#release(part);

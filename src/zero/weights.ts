@@ -69,11 +69,19 @@ export async function initialiseWeights(
 function draw(device: Device, model: DescribedModel, seed: number, target: Elements, range: PieceRange): void {
   const { initialiser } = model.parameters.get(range.name)!;
   const to = { count: range.count, dtype: target.dtype, dst: target.at(range.offset) };
-  if (initialiser.kind === "constant") device.issue(target.queue, "fill", { ...to, value: initialiser.value });
-  else {
-    const { mean, std } = initialiser;
-    const key = randomKey("weights", seed, range.name);
-    device.issue(target.queue, "initNormal", { ...to, key, firstElement: range.first, mean, std });
+  const random = { ...to, key: randomKey("weights", seed, range.name), firstElement: range.first };
+  switch (initialiser.kind) {
+    case "constant":
+      device.issue(target.queue, "fill", { ...to, value: initialiser.value });
+      break;
+    case "normal":
+      device.issue(target.queue, "initNormal", { ...random, mean: initialiser.mean, std: initialiser.std });
+      break;
+    case "uniform":
+      device.issue(target.queue, "initUniform", { ...random, low: initialiser.low, high: initialiser.high });
+      break;
+    default:
+      initialiser satisfies never;
   }
 }
 
@@ -99,11 +107,12 @@ export async function* readWeights(
   device: Device,
   group: ProcessGroup,
   units: readonly UnitState[],
+  wants: (name: string) => boolean = () => true,
 ): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
   await quiet(device);
   for (const unit of units)
     for (const state of unit.flats)
-      for (const piece of state.layout.pieces)
+      for (const piece of state.layout.pieces.filter(({ name }) => wants(name)))
         for (let done = 0; done < piece.elements; done += pieceElements) {
           const count = Math.min(pieceElements, piece.elements - done);
           const values = await gatherRange(device, group, state, piece.offset + done, count);

@@ -2,7 +2,7 @@
 // Arguments: a folder to work in, the layers and the width of a GPT-2, and the type of the files. Prints one JSON object.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { exportModel } from "../../src/checkpoint/export-model.ts";
+import { exportModel, weightsIn } from "../../src/checkpoint/export-model.ts";
 import { openTraining } from "../../src/checkpoint/open-training.ts";
 import { defaultFormat, type WeightType } from "../../src/checkpoint/weight-names.ts";
 import { writeModel } from "../../src/checkpoint/write-model.ts";
@@ -71,6 +71,6 @@ const saveLedger = ledger();
 await saveCheckpoint(engine!, checkpoints!);
 await engine![Symbol.asyncDispose]();
 await using checkpoint = await openTraining(join(checkpoints!, "step-00000000"));
-const exporting = await growth(async () => void (await exportModel(checkpoint, config, exported!, format)));
+const exporting = await growth(async () => void (await exportModel(weightsIn(checkpoint), config, exported!, format)));
 const modelBytes = 4 * tensors.reduce((sum, { shape }) => sum + elementsOf(shape), 0);
 process.stdout.write(JSON.stringify({ modelBytes, write, load, loadLedger, save, saveLedger, export: exporting }));

@@ -1,35 +1,84 @@
-// Models are written, loaded, saved and exported in pieces: the system charges the process with the plan's bytes and no whole model more.
-import { spawnSync } from "node:child_process";
-import { rmSync } from "node:fs";
-import { freemem } from "node:os";
-import { fileURLToPath } from "node:url";
+// Saving and resuming stream: beside what the ledger holds, the process grows by a few pieces, however large the states are.
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { afterAll, expect, test } from "vitest";
+import { findTraining } from "../../src/checkpoint/find-training.ts";
+import { saveCheckpoint } from "../../src/checkpoint/save-training.ts";
+import { joinWorld } from "../../src/launch/world.ts";
+import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
+import { Engine } from "../../src/zero/engine.ts";
+import { configOf } from "../laws/jobs.ts";
+import { buildModel, gpt2 } from "../laws/models.ts";
+import { smallJob, trainStep } from "../zero/support.ts";
 import { temporaryFolder } from "./files.ts";
 
 const here = temporaryFolder();
 afterAll(() => rmSync(here, { recursive: true, force: true }));
 
-/** Pieces on their way, and what of earlier ones JavaScript has not collected yet: the same for a model of any size. */
-const passingBytes = 100e6;
+const rollup = "/proc/self/smaps_rollup";
+/** Bytes that the system charges this process with (proportional set size). */
+const heldBytes = (): number => 1024 * Number(/^Pss:\s+(\d+)/m.exec(readFileSync(rollup, "utf8"))![1]);
 
-// Linux tells how much of its memory is a process's own; elsewhere there is nothing to compare with.
-test.skipIf(process.platform !== "linux" || freemem() < 2e9)(
-  "a GPT-2 of 126 MB",
-  () => {
-    const script = fileURLToPath(new URL("memory-process.ts", import.meta.url));
-    const args = ["--expose-gc", "--import", "tsx", script, here, "10", "512", "bf16"];
-    const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
-    expect(stderr).toBe("");
-    const found = JSON.parse(stdout) as Record<string, number>;
-    // 10 blocks of 12 x 512 x 512 + 13 x 512, 256 + 5 rows of embeddings, and the last norm, in fp32.
-    expect(found.modelBytes).toBe(4 * (10 * (12 * 512 * 512 + 13 * 512) + 261 * 512 + 2 * 512));
-    for (const phase of ["write", "save", "export"])
-      expect(found[phase], phase).toBeLessThan(found.saveLedger! - found.loadLedger! + passingBytes);
-    // SGD in fp32: parameters, which are the master too, and gradients.
-    expect(found.loadLedger).toBeGreaterThan(2 * found.modelBytes!);
-    expect(found.loadLedger).toBeLessThan(2.05 * found.modelBytes!);
-    expect(found.load).toBeGreaterThan(0.95 * found.loadLedger!);
-    expect(found.load).toBeLessThan(1.05 * found.loadLedger! + passingBytes);
+/** 12 bytes of states for each of 8 million parameters. */
+const job = smallJob({
+  model: gpt2({ vocabularySize: 62_500, hidden: 128 }),
+  config: {
+    train_micro_batch_size_per_gpu: 1,
+    bf16: { enabled: true },
+    optimizer: { type: "AdamW", params: { lr: 0.01 } },
   },
-  60_000,
+  seqLength: 8,
+});
+/** Three blocks on their way to the drive and a piece are 16 MiB. */
+const savePieces = 32 * 2 ** 20;
+/** A piece on its way from the file, one to the device, and what the collector has not come to. */
+const resumePieces = 64 * 2 ** 20;
+
+test.skipIf(!existsSync(rollup))(
+  "no copy of the states, neither in a save nor in a resumed run",
+  async () => {
+    const folder = `${here}/checkpoints`;
+    const options = () => {
+      const { device, transport } = joinWorld({ threads: 1 });
+      return { model: buildModel(job.model, 0), config: configOf(job.config, 1), device, transport };
+    };
+    let most = 0;
+    const look = (): void => {
+      most = Math.max(most, heldBytes());
+    };
+    {
+      await using engine = await Engine.create<LanguageBatch>(options());
+      await trainStep(engine, job, 0);
+      const saveStates = engine.saveStates.bind(engine);
+      engine.saveStates = (body) =>
+        saveStates((states) =>
+          body({
+            ranges: states.ranges,
+            end: () => states.end(),
+            read: (range, first, into) => {
+              look();
+              return states.read(range, first, into);
+            },
+          }),
+        );
+      const before = heldBytes();
+      const { bytes } = await saveCheckpoint(engine, folder);
+      expect(bytes).toBeGreaterThan(90_000_000);
+      expect(most - before).toBeLessThan(savePieces);
+    }
+    most = 0;
+    const before = heldBytes();
+    await using saved = await findTraining(folder, { onDamaged: (text) => expect.fail(text) });
+    const states = {
+      has: () => true,
+      read: (...range: Parameters<typeof saved.states.read>) => {
+        look();
+        return saved.states.read(...range);
+      },
+    };
+    const resume = { progress: saved.manifest.progress, states };
+    await using engine = await Engine.create<LanguageBatch>({ ...options(), resume });
+    expect(most - before).toBeLessThan(engine.device.ledger.highestInMemory + resumePieces);
+    expect(engine.steps).toBe(1);
+  },
+  30_000,
 );

@@ -67,7 +67,8 @@ const names = [
   ],
   ...["lossScale", "reduceBucketSize", "allgatherBucketSize", "prefetchBucketSize", "paramPersistenceThreshold"],
   ...["maxLiveParameters", "maxReuseDistance", "subGroupSize", "gradientClipping", "gradientAccumulationType"],
-  ...["communicationDataType", "optimizer", "parameterGroups", "scheduler", "overlapComm", "activationCheckpointing"],
+  ...["communicationDataType", "optimizer", "parameterGroups", "freeze", "lora", "scheduler", "overlapComm"],
+  "activationCheckpointing",
   ...["offload", "derived", "sources", "problems"],
 ];
 

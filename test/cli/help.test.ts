@@ -27,6 +27,7 @@ test.each([
     ].map(flag),
   ],
   [["generate", "--help"], ["model", "prompt", "tokens", "temperature", "top-k", "seed"].map(flag)],
+  [["generate", "--help"], ["jsonl", "chat", "top-p", "stop", "ranks", "config", "device-memory", "threads"].map(flag)],
   [
     ["launch", "--help"],
     [/<script>/, flag("ranks")],
@@ -39,9 +40,11 @@ test.each([
   [["quickstart", "--help"], [flag("output")]],
   [
     ["checkpoint", "--help"],
-    [/inspect/, /verify/, /export/, /convert/],
+    [/inspect/, /verify/, /export/, /merge/, /convert/],
   ],
   [["checkpoint", "export", "--help"], ["output", "dtype", "max-shard-size"].map(flag)],
+  [["checkpoint", "merge", "--help"], ["model", "adapter", "output", "dtype"].map(flag)],
+  [["train", "--help"], ["freeze", "adapter", "lora-rank", "lora-alpha", "lora-targets", "lora-dropout"].map(flag)],
   [["checkpoint", "convert", "--help"], ["from", "output", "model"].map(flag)],
 ])("%j", async (args, patterns) => {
   const { exitCode, stdout, stderr } = await run(args);

@@ -90,3 +90,10 @@ test("--tokenizer owner/name is fetched alone", async () => {
   expect(named.stdout).toBe(given.stdout);
   expect(readdirSync(snapshot())).toEqual(["tokenizer.json"]);
 });
+
+test("a program gets the folder too", async () => {
+  const { downloadModel, openModelFolder } = await import("../../src/index.ts");
+  await using folder = await openModelFolder(await downloadModel("some/model@main"));
+  expect(folder.weights).toBeDefined();
+  await expect(downloadModel("gpt2")).rejects.toThrow('found "gpt2"; wanted owner/name');
+});

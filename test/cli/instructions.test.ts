@@ -46,26 +46,15 @@ async function train(...flags: string[]) {
   return { stdout, stderr, losses: steps.map((line) => (JSON.parse(line) as LoggedStep).loss) };
 }
 
-test("a model that learned four answers gives them", async () => {
-  const schedule = ["--steps", "120", "--lr", "1e-2", "--micro-batch", "2"];
-  const { losses } = await train(
-    "--data",
-    "chats.jsonl",
-    "--ranks",
-    "2",
-    "--stage",
-    "3",
-    ...schedule,
-    "--output",
-    "tuned",
-  );
+test("a model that learned the example's answers gives them", async () => {
+  const example = join(root, "examples/capitals.jsonl");
+  const schedule = ["--steps", "120", "--lr", "1e-2", "--micro-batch", "2", "--seq-length", "64"];
+  const { losses } = await train("--data", example, "--ranks", "2", "--stage", "3", ...schedule, "--output", "tuned");
   expect(losses[0]).toBeGreaterThan(4);
   expect(losses.at(-1)).toBeLessThan(0.05);
-  const prompt = "<|im_start|>user\nNepal<|im_end|>\n<|im_start|>assistant\n";
-  const { stdout } = await run(
-    ["generate", "--model", "tuned", "--prompt", prompt, "--temperature", "0", "--tokens", "20"],
-    here,
-  );
+  const prompt = "<|im_start|>user\nThe capital of Nepal?<|im_end|>\n<|im_start|>assistant\n";
+  const flags = ["--prompt", prompt, "--temperature", "0", "--tokens", "20"];
+  const { stdout } = await run(["generate", "--model", "tuned", ...flags], here);
   expect(stdout).toMatch(/assistant\nKathmandu\.(<\|im_end\|>)?\s*$/);
 });
 

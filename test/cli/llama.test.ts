@@ -93,12 +93,10 @@ describe("published sizes", () => {
 
 test("a folder whose rule of positions is not here is planned for DeepSpeed, and refused by name for this engine", async () => {
   const record = JSON.parse(readFileSync(join(oracle("llama"), "config.json"), "utf8"));
-  writeFiles(here, { "dynamic/config.json": { ...record, rope_scaling: { rope_type: "dynamic", factor: 2 } } });
-  const args = ["plan", "--model", join(here, "dynamic"), "--device-memory", "8GB"];
+  writeFiles(here, { "longrope/config.json": { ...record, rope_scaling: { rope_type: "longrope", factor: 2 } } });
+  const args = ["plan", "--model", join(here, "longrope"), "--device-memory", "8GB"];
   const ours = await run(args);
   expect(ours.exitCode).not.toBe(exitCodes.ok);
-  expect(ours.stderr.replaceAll(/\s+/g, " ")).toMatch(
-    /rope_type: found "dynamic".*for inference alone.*--engine deepspeed/,
-  );
+  expect(ours.stderr.replaceAll(/\s+/g, " ")).toMatch(/rope_type: found "longrope".*Phi-3's.*--engine deepspeed/);
   expect((await run([...args, "--engine", "deepspeed"])).exitCode).toBe(exitCodes.ok);
 });

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
-import { run, temporaryFolder, tinyModel, tinyTokens, tinyTraining, tooWide, writeFiles } from "./command.ts";
+import { root, run, temporaryFolder, tinyModel, tinyTokens, tinyTraining, tooWide, writeFiles } from "./command.ts";
 
 const here = temporaryFolder();
 const train = [...tinyTraining, "--data", tinyTokens, "--ranks", "2", "--steps", "2"];
@@ -34,15 +34,10 @@ describe("frozen parameters", () => {
     expect(json).toMatchObject({ freeze: ["*.ln_1.*"], lora: null, sources: { "shunya.freeze": "flag" } });
   });
 
-  test.each([
-    [["--freeze", "wte.weight"], /shunya\.freeze: no parameter's name matches.*did you mean "\*wte\.weight"\?/],
-    [["--freeze", "*"], /shunya\.freeze: nothing would be left to train/],
-    [["--freeze", ""], /shunya\.freeze: found \[""\]; wanted a name as text/],
-    [["--freeze", "*.bias", "--set", "shunya.lora.rank=4"], /shunya\.freeze: found beside shunya\.lora/],
-  ])("%j is refused before anything starts", async (flags, message) => {
-    const { exitCode, stdout, stderr } = await run([...train, ...flags]);
+  test("all of them is refused before anything starts", async () => {
+    const { exitCode, stdout, stderr } = await run([...train, "--freeze", "*"]);
     expect({ exitCode, stdout }).toEqual({ exitCode: exitCodes.user, stdout: "" });
-    expect(words(stderr)).toMatch(message);
+    expect(words(stderr)).toMatch(/shunya\.freeze: nothing would be left to train/);
   });
 
   test("config tells of a pattern that fits nothing in the model, with its line", async () => {
@@ -64,6 +59,90 @@ describe("frozen parameters", () => {
     expect((await states()).optimizerBytes / (12 * (124_439_808 - 12 * 7_087_872))).toBeCloseTo(1, 3);
     const estimate = await run([...args, "--engine", "deepspeed"]);
     expect(words(estimate.stderr)).toContain("the estimate does not know frozen parameters (shunya.freeze)");
+  });
+});
+
+describe("LoRA", () => {
+  const lora = ["--lora-rank", "4", "--lora-alpha", "16", "--lora-targets", "c_attn,mlp.c_proj"];
+  const adapter = join(here, "adapter");
+  const bytesOf = (folder: string, name = "adapter_model.safetensors"): Buffer =>
+    readFileSync(join(here, folder, name));
+
+  test("trained, resumed, read again, generated with, merged and exported", async () => {
+    const straight = await run([...train, "--steps", "4", ...lora, "--stage", "3", "--output", join(here, "straight")]);
+    expect(straight).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    // Of three blocks 4 x (64 + 192) and 4 x (256 + 64).
+    expect(straight.stdout).toContain("6,912 parameters (3.8 %) are trained: LoRA of rank 4, alpha 16");
+    expect(tooWide(straight.stdout)).toEqual([]);
+    const saving = [...train, ...lora, "--save-every", "2", "--output", adapter];
+    expect((await run(saving)).exitCode).toBe(exitCodes.ok);
+    // Without naming the model: its name is kept for the adapter's settings.
+    const unnamed = saving.filter((arg) => arg !== "--model" && arg !== tinyModel);
+    const more = await run([...unnamed, "--steps", "4", "--resume", join(adapter, "checkpoints")]);
+    expect(more).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    expect(bytesOf("adapter").equals(bytesOf("straight"))).toBe(true);
+    const settings = JSON.parse(bytesOf("adapter", "adapter_config.json").toString());
+    expect(settings).toMatchObject({ r: 4, lora_alpha: 16, target_modules: ["c_attn", "mlp.c_proj"] });
+    expect(settings.base_model_name_or_path).toBe(tinyModel);
+
+    const exported = await run([
+      "checkpoint",
+      "export",
+      join(adapter, "checkpoints"),
+      "--output",
+      join(here, "exported"),
+    ]);
+    expect(exported).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    expect(bytesOf("exported").equals(bytesOf("adapter"))).toBe(true);
+    const form = ["--dtype", "bf16", "--output"];
+    const both = ["--model", tinyModel, "--adapter", adapter];
+    expect(await run(["checkpoint", "merge", ...both, ...form, join(here, "merged")])).toMatchObject({
+      exitCode: 0,
+      stderr: "",
+    });
+    const checkpoint = ["checkpoint", "export", join(adapter, "checkpoints"), "--merge"];
+    expect(await run([...checkpoint, ...form, join(here, "whole")])).toMatchObject({ exitCode: 0, stderr: "" });
+    for (const name of ["model.safetensors", "config.json"])
+      expect(bytesOf("whole", name).equals(bytesOf("merged", name)), name).toBe(true);
+    const text = ["--prompt", "we ", "--tokens", "12", "--temperature", "0"];
+    const merged = await run(["generate", "--model", join(here, "merged"), ...text]);
+    expect(await run(["generate", ...both, ...text])).toEqual(merged);
+    expect(merged.exitCode).toBe(exitCodes.ok);
+  }, 60_000);
+
+  test("goes on from PEFT's own adapter, whose settings say what LoRA is", async () => {
+    const peft = join(root, "test/oracles/peft/gpt2/final");
+    const trained = await run([...train, "--adapter", peft, "--output", join(here, "further")]);
+    expect(trained).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    expect(trained.stdout).toContain("LoRA of rank 4, alpha 16");
+    const other = await run([...train, "--adapter", peft, "--lora-rank", "8"]);
+    expect(words(other.stderr)).toContain(
+      "final has rank 4, and the configuration says 8; leave shunya.lora and --lora-... out",
+    );
+    const frozen = await run([...train, "--adapter", peft, "--freeze", "*.bias"]);
+    expect(words(frozen.stderr)).toContain("leave --freeze and shunya.freeze out");
+  });
+
+  test.each([
+    [["--lora-rank", "4", "--model", "gpt2"], /drawn at random and stay so: give a folder with weights/],
+    [
+      ["--lora-rank", "4", "--lora-dropout", "lots"],
+      /shunya\.lora\.dropout: found "lots"; wanted a number from 0 to below 1/,
+    ],
+    [["--adapter", tinyModel], /has no adapter_config\.json; wanted a folder with an adapter/],
+    [["--lora-rank", "4", "--output", tinyModel], /holds a model \(config\.json\), and this run writes adapters/],
+  ])("%j is refused before anything starts", async (flags, message) => {
+    const { exitCode, stdout, stderr } = await run([...train, ...flags]);
+    expect({ exitCode, stdout }).toEqual({ exitCode: exitCodes.user, stdout: "" });
+    expect(words(stderr)).toMatch(message);
+  });
+
+  test("a plan answers what fits with it", async () => {
+    const args = ["plan", "--model", "llama-2-7b", "--device", "A10G", "--ranks", "4", "--seq-length", "512", "--json"];
+    const { stages } = JSON.parse((await run([...args, "--lora-rank", "8"])).stdout);
+    // 14 bytes for each of 4,194,304, and 2 for each of all of them: 6.74e9.
+    expect(stages[0].modelStatesBytes / (2 * 6_738_415_616 + 16 * 4_194_304)).toBeCloseTo(1, 4);
+    expect(stages.map(({ fits }: { fits: boolean }) => fits)).toEqual([true, true, true, true]);
   });
 });
 

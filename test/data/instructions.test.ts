@@ -18,32 +18,26 @@ import { DataFolder } from "./prepared.ts";
 import { chatTokenizer, wordTokenizer } from "./word-tokenizer.ts";
 
 interface Masks {
+  readonly tokenizer: string;
+  readonly settings: { readonly chat_template: string };
   readonly conversations: readonly (readonly ChatMessage[])[];
-  readonly templates: Readonly<
-    Record<
-      string,
-      {
-        readonly tokenizer: string;
-        readonly settings: { readonly chat_template: string };
-        readonly rows: readonly { readonly ids: readonly number[]; readonly mask: string }[];
-      }
-    >
-  >;
+  readonly rows: readonly { readonly ids: readonly number[]; readonly mask: string }[];
 }
 const oracle = (name: string): string => fileURLToPath(new URL(`../oracles/${name}`, import.meta.url));
-const { conversations, templates } = JSON.parse(readFileSync(oracle("chat-masks.json"), "utf8")) as Masks;
+const templates = JSON.parse(readFileSync(oracle("chat-masks.json"), "utf8")) as Readonly<Record<string, Masks>>;
 
 describe.each(Object.entries(templates))(
   "%s: transformers' tokens and masks",
-  async (_, { tokenizer, settings, rows }) => {
+  async (name, { tokenizer, settings, conversations, rows }) => {
     const opened = await openTokenizer(oracle(`tokenizers/${tokenizer}.json`));
     const bare = settings.chat_template
       .replaceAll(/\{%(-?) *generation/g, "{%$1 if true")
       .replaceAll(/\{%(-?) *endgeneration/g, "{%$1 endif");
 
     test.each([
-      ["with generation blocks", settings.chat_template],
-      ["without them", bare],
+      ["with generation blocks", settings.chat_template] as const,
+      // Without them what closes an answer is learned, and there that is the rest of a word and more.
+      ...(name === "within" ? [] : [["without them", bare] as const]),
     ])("%s", (_what, chat_template) => {
       const chat = {
         ...{ name: tokenizer, vocabularySize: opened.vocabularySize, endOfText: undefined },

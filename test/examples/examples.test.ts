@@ -21,6 +21,14 @@ test.each([
   expect(losses.at(-1)!).toBeLessThan(losses[0]! - 0.1);
 });
 
+test("generate.ts writes a text, on ranks that share the model", async () => {
+  const model = join(root, "test/oracles/gpt2-tiny/model");
+  const { exitCode, stdout, stderr } = await run(["launch", "--ranks", "2", example("generate.ts"), model, "we "]);
+  expect({ exitCode, stderr }).toEqual({ exitCode: exitCodes.ok, stderr: "" });
+  expect(stdout.startsWith("we ")).toBe(true);
+  expect(stdout.length).toBeGreaterThan(20);
+});
+
 test("ds_config.json is accepted as it is, for 1, 2 and 4 ranks", () => {
   const path = example("ds_config.json");
   expect(() => JSON.parse(readFileSync(path, "utf8"))).not.toThrow(); // DeepSpeed reads it as well

@@ -79,6 +79,39 @@ describeKernels("random kernels", (isa) => {
     bench.close();
   });
 
+  it("initUniform spreads an element's own word evenly over a range, without its upper end", async () => {
+    const bench = new Workbench(isa);
+    const count = 203;
+    for (const dtype of floatTypes)
+      for (const [key, firstElement] of places) {
+        const dst = bench.space(count * 4, 4);
+        await bench.run("initUniform", { count, dtype, key, firstElement, low: -0.25, high: 0.75, dst });
+        const wanted = wordsOf(key, firstElement, count).map((word) => (word >>> 8) / 2 ** 24 - 0.25);
+        expectClose(bench.read(dst, count, dtype), rounded(wanted, dtype), dtype, 1);
+      }
+    bench.close();
+  });
+
+  it("initUniform has the moments of an even distribution and does not depend on how a range is cut", async () => {
+    const count = 200_000;
+    const args = { dtype: "f32", key: 42, low: -1, high: 1 } as const;
+    const [bytes] = await sameForAnyWorkers(isa, async (bench) => {
+      const dst = bench.space(4 * count);
+      await bench.run("initUniform", { ...args, count, firstElement: 0, dst });
+      return [bench.bytes(dst, 4 * count)];
+    });
+    const values = new Float32Array(bytes!.buffer);
+    const moment = (power: number) => values.reduce((total, v) => total + v ** power, 0) / count;
+    expect(Math.abs(moment(1))).toBeLessThan(5 * Math.sqrt(1 / 3 / count));
+    expect(Math.abs(moment(2) - 1 / 3)).toBeLessThan(5 * Math.sqrt(4 / 45 / count));
+    expect(values.every((v) => v >= -1 && v < 1)).toBe(true);
+    const bench = new Workbench(isa);
+    const dst = bench.space(4 * 64, 4);
+    await bench.run("initUniform", { ...args, count: 64, firstElement: 333, dst });
+    expect(Buffer.compare(bench.bytes(dst, 4 * 64), bytes!.subarray(4 * 333, 4 * 397))).toBe(0);
+    bench.close();
+  });
+
   it("initNormal has the moments of a normal distribution and does not depend on how a range is cut", async () => {
     const count = 500_000;
     const args = { dtype: "f32", key: 42, mean: 0, std: 1 } as const;

@@ -29,6 +29,16 @@ export interface Job {
   readonly resume?: string;
   /** A model folder with initial weights. */
   readonly modelFolder?: string;
+  /** A folder with adapters of that model to begin with. */
+  readonly adapterFolder?: string;
+  /** The likeliest tokens after a prompt, made between steps. */
+  readonly generate?: {
+    readonly afterSteps: readonly number[];
+    readonly prompt: readonly number[];
+    readonly tokens: number;
+  };
+  /** A budget of each rank. */
+  readonly deviceMemoryBytes?: number;
   /** Tokens of the run, window after window; drawn when left out. */
   readonly tokens?: Uint16Array;
   /** Which targets of each sample of the run count, from the first to the one before the second; undefined: all. */
@@ -60,7 +70,21 @@ export interface RankAnswer {
   readonly timeline?: { readonly queues: readonly QueueSpan[]; readonly program: readonly ProgramSpan[] };
   readonly residentBytes?: number;
   readonly saving?: SavingAnswer;
+  /** In the order of `generate.afterSteps`. */
+  readonly generated?: readonly Generated[];
   readonly error?: { readonly name: string; readonly code: string; readonly message: string };
+}
+
+/** What generating between two steps made, and what it took. */
+export interface Generated {
+  readonly tokens: readonly number[];
+  /** Elements that all-gathers sent, and bytes that crossed from the host. */
+  readonly gatheredElements: number;
+  readonly upBytes: number;
+  /** Device bytes that are still held and were not before. */
+  readonly leftBytes: number;
+  /** The most device bytes at once. */
+  readonly peakBytes: number;
 }
 
 /** What came of a save beside training that stops half way until the next step's update is due, and flushes nothing before the last step. */

@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { openAdapterFolder, withAdapter } from "../../src/checkpoint/adapter-folder.ts";
 import { findTraining } from "../../src/checkpoint/find-training.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import type { TrainingCheckpoint } from "../../src/checkpoint/open-training.ts";
@@ -14,21 +15,23 @@ import { Device, type DeviceBuffer } from "../../src/device/device.ts";
 import { loadNative } from "../../src/device/native.ts";
 import type { ProgramSpan, QueueSpan } from "../../src/device/timeline.ts";
 import { ShunyaError } from "../../src/errors/errors.ts";
+import { generateTokens } from "../../src/generation/tokens.ts";
 import { joinLaunched } from "../../src/launch/join.ts";
-import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
+import type { LanguageBatch, LanguageModel } from "../../src/nn/models/language-model.ts";
 import { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
 import { holdSaves } from "../checkpoint/held-disk.ts";
 import {
   batchOf,
   configOf,
+  type Generated,
   type Job,
   type RankAnswer,
   type SavingAnswer,
   stepTargetsOf,
   type TraceEntry,
 } from "./jobs.ts";
-import { buildModel } from "./models.ts";
+import { buildModel, type LawModel, vocabularyOf } from "./models.ts";
 
 /** What the pool sends: first one rank clears the control memory, then all ranks of the world train. */
 export type PoolMessage =
@@ -54,7 +57,9 @@ function joinGroup(job: Job, worldSize: number) {
   const control = native.openRegion(descriptors.control, native.controlBytes(worldSize));
   const arenas = descriptors.arenas.slice(0, worldSize).map((fd) => native.openRegion(fd, arenaBytes));
   const backend = new CpuBackend({ threads: job.threads ?? 1, deviceRegion: arenas[rank]!, arenaBytes });
-  const device = new Device({ backend, arenaBytes });
+  const { deviceMemoryBytes } = job;
+  const budgets = deviceMemoryBytes === undefined ? {} : { device: deviceMemoryBytes };
+  const device = new Device({ backend, arenaBytes, budgets });
   const transport = new SharedMemoryTransport({
     rank,
     worldSize,
@@ -131,6 +136,9 @@ const zeros = {
 async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   const config = configOf(job.config, worldSize);
   const folder = job.modelFolder === undefined ? undefined : await openModelFolder(job.modelFolder);
+  const adapter =
+    folder && job.adapterFolder !== undefined ? await openAdapterFolder(job.adapterFolder, folder.config) : undefined;
+  const weights = folder?.weights && (adapter ? withAdapter(folder.weights, adapter.weights) : folder.weights);
   const { device, transport, close } = joinGroup(job, worldSize);
   const stop = new AbortController();
   let engine: Engine<LanguageBatch> | undefined;
@@ -140,18 +148,19 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
     if (job.resume !== undefined)
       saved = await findTraining(job.resume, { group: new ProcessGroup(device, transport), onDamaged: () => {} });
     isEngines = true;
+    const model = buildModel(job.model, rank);
     engine = await Engine.create<LanguageBatch>({
-      model: buildModel(job.model, rank),
+      model,
       config,
       device,
       transport,
       signal: stop.signal,
       ...(job.row && { row: job.row }),
-      ...(folder?.weights && { weights: folder.weights }),
+      ...(weights && { weights }),
       ...(job.wantsResidentBytes && { weights: zeros }),
       ...(saved && { resume: { progress: saved.manifest.progress, states: saved.states } }),
     });
-    const answer = await trainWith(engine, job, stop);
+    const answer = await trainWith(engine, model, job, stop);
     await engine[Symbol.asyncDispose]();
     return answer;
   } catch (error) {
@@ -163,16 +172,23 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
     }
     return failed(error);
   } finally {
+    await adapter?.[Symbol.asyncDispose]();
     await folder?.close();
     await saved?.[Symbol.asyncDispose]();
     close();
   }
 }
 
-async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortController): Promise<RankAnswer> {
+async function trainWith(
+  engine: Engine<LanguageBatch>,
+  model: LawModel,
+  job: Job,
+  stop: AbortController,
+): Promise<RankAnswer> {
   const records: StepRecord[] = [];
   let trace: TraceEntry[] | undefined;
   const timeline = job.wantsTimeline ? recordTimeline(engine) : undefined;
+  const generated = await generateWhereAsked(engine, model, job);
   await saveWhereAsked(engine, job);
   let saving: SavingAnswer | undefined;
   for (let step = engine.steps; step < job.steps; step++) {
@@ -181,6 +197,7 @@ async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortCon
     if (job.stall?.rank === rank && job.stall.step === step) await sleep(job.stall.ms);
     if (job.wantsTrace && step === job.steps - 1) trace = traceGathers(engine);
     records.push(await runStep(engine, job, step));
+    generated.push(...(await generateWhereAsked(engine, model, job)));
     if (job.save?.beside && job.save.afterStep === engine.steps)
       saving = await saveBeside(engine, job, job.save, records);
     else await saveWhereAsked(engine, job);
@@ -190,7 +207,14 @@ async function trainWith(engine: Engine<LanguageBatch>, job: Job, stop: AbortCon
   if (job.wantsResidentBytes) return { records, weightsHash: "", residentBytes: await residentTogether(engine) };
   const weights = await hashWeights(engine, job.wantsWeights ?? false); // once they are whole, everything is over
   engine.device.timeline.record(undefined);
-  return { records, ...weights, ...(trace && { trace }), ...(timeline && { timeline }), ...(saving && { saving }) };
+  return {
+    records,
+    generated,
+    ...weights,
+    ...(trace && { trace }),
+    ...(timeline && { timeline }),
+    ...(saving && { saving }),
+  };
 }
 
 /** Saves, and runs the rest of the job meanwhile; the save is held up. */
@@ -224,6 +248,32 @@ async function saveBeside(
 
 async function saveWhereAsked(engine: Engine<LanguageBatch>, { save }: Job): Promise<void> {
   if (save?.afterStep === engine.steps && (save.rank ?? rank) === rank) await saveCheckpoint(engine, save.folder);
+}
+
+async function generateWhereAsked(
+  engine: Engine<LanguageBatch>,
+  model: LawModel,
+  { generate, model: spec }: Job,
+): Promise<Generated[]> {
+  if (!generate?.afterSteps.includes(engine.steps)) return [];
+  const { device } = engine;
+  const before = { traffic: device.traffic.snapshot(), bytes: device.ledger.total("device") };
+  device.ledger.beginStep();
+  const options = { temperature: 0, seed: 0, vocabularySize: vocabularyOf(spec), ends: new Set<number>() };
+  const running = { engine, model: model as LanguageModel };
+  const tokens: number[] = [];
+  const made = generateTokens(running, Int32Array.from(generate.prompt), { ...options, tokens: generate.tokens });
+  for await (const token of made) tokens.push(token);
+  const after = device.traffic.snapshot();
+  return [
+    {
+      tokens,
+      gatheredElements: after.allGather.elementsSent - before.traffic.allGather.elementsSent,
+      upBytes: after.up.bytesReceived - before.traffic.up.bytesReceived,
+      leftBytes: device.ledger.total("device") - before.bytes,
+      peakBytes: device.ledger.snapshot().peakByTier.device,
+    },
+  ];
 }
 
 async function runStep(engine: Engine<LanguageBatch>, job: Job, step: number): Promise<StepRecord> {

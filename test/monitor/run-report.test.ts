@@ -161,6 +161,17 @@ test("csv_monitor: a file per tag, by samples; another run goes on in it", async
   expect(loss).toBe("step,train_loss\n12,3.9\n24,3.8\n36,3.7\n48,3.6\n");
 });
 
+test("the loss on validation data is a metric of the steps that have one", async () => {
+  const foretold = await foretell({ csvMonitor: folder("validated") });
+  const { plan, operationsByUnit } = foretold;
+  const options = { plan, operationsByUnit: () => operationsByUnit, logger };
+  using report = new RunReport({ ...options, validates: true });
+  report.step(recordOf(foretold, 1));
+  report.step(recordOf(foretold, 2), 4.25);
+  const text = readFileSync(join(here, "validated", "job", "Validation_loss.csv"), "utf8");
+  expect(text).toBe("step,loss\n24,4.25\n");
+});
+
 test("the loss scale is a metric of fp16 alone, phases of wall_clock_breakdown", async () => {
   const changes: Partial<ResolvedConfig> = {
     precision: "fp16",

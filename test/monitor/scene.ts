@@ -106,6 +106,7 @@ export async function foretell(
 export const recordOf = (foretold: Forecast, step: number, changes: Partial<StepRecord> = {}): StepRecord => ({
   step,
   loss: 4 - step / 10,
+  targets: 64,
   gradNorm: 0.5,
   learningRate: 1e-3,
   lossScale: 1,

@@ -35,6 +35,8 @@ test("pairs turn by theta^(-2i / width) a place, and the first place not at all"
 
 test("the rules for longer positions, by hand", () => {
   expectNear(frequencies({ type: "linear", factor: 4 }), [0.25, 0.025]);
+  // theta grows by (factor x length / positions - factor + 1), which is 1 up to the model's positions.
+  expectNear(frequencies({ type: "dynamic", factor: 4 }), [1, 0.1]);
   const llama3 = { type: "llama3", factor: 8, lowFrequencyFactor: 1, highFrequencyFactor: 4 } as const;
   // 100 places: the pairs go round 15.9 and 1.59 times. The first stays, the second is (1.59 - 1) / 3 of the way there.
   const smooth = (10 / (2 * Math.PI) - 1) / 3;

@@ -1,7 +1,8 @@
 """Makes chat-masks.json: conversations as transformers encodes them, with the tokens that an assistant said.
 
-For each of three chat templates (in the manner of ChatML, Llama 3 and Mistral, with a tokenizer of tokenizers/) and each conversation
-the ids of apply_chat_template and its mask of assistant tokens, which comes from the template's {% generation %} blocks.
+For each of four chat templates (in the manner of ChatML, Llama 3 and Mistral, with a tokenizer of tokenizers/, and one whose answers
+begin and end within a token) the ids of apply_chat_template and its mask of assistant tokens, which comes from the template's
+{% generation %} blocks.
 
     python3 make_chat.py     # needs transformers 5
 """
@@ -44,6 +45,12 @@ TEMPLATES = {
 {% generation %}{{ " " + m.content + eos_token }}{% endgeneration %}{% else %}{{ "[INST] " + m.content + " [/INST]" }}{% endif %}
 {% endfor %}""",
     ),
+    "within": (
+        "gpt2",
+        {},
+        """{% for m in messages %}{% if m.role == "assistant" %}{% generation %}{{ m.content }}{% endgeneration %}
+{{ "n, " }}{% else %}{{ m.content + " th" }}{% endif %}{% endfor %}""",
+    ),
 }
 
 
@@ -60,6 +67,9 @@ CONVERSATIONS = [
     turns("an emoji", "\U0001f600 ok <b>bold</b>"),
 ]
 
+# "the" and "in" are one token each.
+WITHIN = [turns("say", "e i"), turns("say", "e sea is i", "more", "e i")]
+
 
 def main():
     made = {}
@@ -67,11 +77,12 @@ def main():
         tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(HERE / "tokenizers" / f"{file}.json"), **special)
         tokenizer.chat_template = template
         rows = []
-        for conversation in CONVERSATIONS:
+        conversations = WITHIN if name == "within" else CONVERSATIONS
+        for conversation in conversations:
             out = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
             rows.append({"ids": out["input_ids"], "mask": "".join(map(str, out["assistant_masks"]))})
-        made[name] = {"tokenizer": file, "settings": {**special, "chat_template": template}, "rows": rows}
-    (HERE / "chat-masks.json").write_text(json.dumps({"conversations": CONVERSATIONS, "templates": made}))
+        made[name] = {"tokenizer": file, "settings": {**special, "chat_template": template}, "conversations": conversations, "rows": rows}
+    (HERE / "chat-masks.json").write_text(json.dumps(made))
     print({name: sum("1" in row["mask"] for row in t["rows"]) for name, t in made.items()})
 
 

@@ -4,7 +4,7 @@ Models are those of gpt2-tiny/ (config of model/, trained weights of final/) and
 gpt2-tiny/tokens.bin. Of each step the distance between the two largest logits is kept too: a choice between near equals
 could fall otherwise elsewhere.
 
-    python3 make_generation.py    # needs PyTorch and transformers 4.57
+    python3 make_generation.py    # needs PyTorch and transformers 5
 """
 import json
 import shutil
@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 HERE = Path(__file__).parent
 LENGTHS, NEW_TOKENS = (1, 7, 40), 40
-FAMILIES = ("llama", "mistral", "qwen3")
+FAMILIES = ("llama", "qwen2", "qwen3")
 
 
 def gpt2_folder(into):

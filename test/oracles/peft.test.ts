@@ -3,8 +3,17 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { openAdapterFolder, withAdapter } from "../../src/checkpoint/adapter-folder.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
-import { isLlama } from "../../src/nn/models/models.ts";
+import { mergedModel } from "../../src/checkpoint/merge-adapter.ts";
+import { openSafetensors } from "../../src/checkpoint/safetensors.ts";
+import { resolveConfig } from "../../src/config/resolve.ts";
+import { initializeIn } from "../../src/launch/initialize.ts";
+import { joinWorld } from "../../src/launch/world.ts";
+import type { LanguageBatch, LanguageModel } from "../../src/nn/models/language-model.ts";
+import { createModel, isLlama } from "../../src/nn/models/models.ts";
+import { tuned } from "../../src/nn/tuning.ts";
+import type { WeightSource } from "../../src/zero/weights.ts";
 import type { Job } from "../laws/jobs.ts";
 import { type JobAnswer, run } from "../laws/pool.ts";
 
@@ -59,6 +68,77 @@ function expectTrained({ records }: JobAnswer, expected: Trained): void {
   const norms = records.map((r) => r.gradNorm!);
   expect(relativeError(norms, expected.grad_norms)).toBeLessThan(1e-4);
 }
+
+const lora = { gpt2: json<Trained & Logits>("gpt2/lora.json"), llama: json<Trained & Logits>("llama/lora.json") };
+
+interface Logits {
+  readonly lengths: readonly number[];
+  readonly logits: readonly (readonly number[])[];
+}
+
+describe.each(Object.keys(bases) as Name[])("%s with LoRA is PEFT's", (name) => {
+  const [initial, final] = ["initial", "final"].map((which) => pathOf(`peft/${name}/${which}`)) as [string, string];
+  const settings = async () => {
+    await using model = await openModelFolder(bases[name]);
+    await using adapter = await openAdapterFolder(initial, model.config);
+    const { rank, alpha, targets, rankStabilized: rank_stabilized } = adapter.lora;
+    return { lora: { rank, alpha, targets, rank_stabilized } };
+  };
+
+  test.each([
+    [0, 1],
+    [0, 2],
+    [3, 1],
+    [3, 2],
+  ])("20 steps from the same adapter at stage %i on %i ranks", async (stage, ranks) => {
+    const job = await jobOf(name, stage, lora[name], await settings());
+    const answer = await run(ranks, { ...job, adapterFolder: initial, wantsWeights: true });
+    expectTrained(answer, lora[name]);
+    await using file = await openSafetensors(`${final}/adapter_model.safetensors`);
+    expect([...answer.weights!.keys()].filter((n) => n.includes(".lora_"))).toHaveLength(file.tensors.size);
+    for (const [tensor, { elements }] of file.tensors) {
+      const wanted = await file.readFloat32(tensor, 0, elements);
+      const found = answer.weights!.get(tensor.replace("base_model.model.", ""))!;
+      expect(distance(found, wanted), tensor).toBeLessThan(2e-4);
+    }
+  });
+
+  test("an adapter that PEFT wrote gives PEFT's logits, and so does the merged model", async () => {
+    await using model = await openModelFolder(bases[name]);
+    await using adapter = await openAdapterFolder(final, model.config);
+    const weights = withAdapter(model.weights!, adapter.weights);
+    const { lengths, logits } = lora[name];
+    const adapted = await logitsOf(
+      tuned(createModel(model.config), { freeze: [], lora: adapter.lora }),
+      weights,
+      lengths,
+    );
+    const merged = mergedModel(model.config, adapter.lora, weights.read);
+    const whole = await logitsOf(createModel(model.config), { has: () => true, read: merged.read }, lengths);
+    const base = await logitsOf(createModel(model.config), model.weights!, lengths);
+    for (const [i, wanted] of logits.entries()) {
+      expect(distance(adapted[i]!, wanted)).toBeLessThan(1e-4);
+      expect(distance(whole[i]!, wanted)).toBeLessThan(1e-4);
+      expect(distance(base[i]!, wanted), "so that the comparison can fail").toBeGreaterThan(0.05);
+    }
+  });
+});
+
+/** Logits after the first n tokens, for each n. */
+async function logitsOf(model: LanguageModel, weights: WeightSource, lengths: readonly number[]) {
+  const config = resolveConfig({ overrides: [["train_micro_batch_size_per_gpu", 1]], worldSize: 1 });
+  await using engine = await initializeIn<LanguageBatch>(joinWorld(), config, { model, weights });
+  const found: Float32Array[] = [];
+  for (const length of lengths) {
+    const window = Int32Array.from(tokens.subarray(0, length));
+    found.push(await engine.infer((tape) => model.nextLogits(tape, tape.integers(window, [1, length]))));
+  }
+  return found;
+}
+
+/** The largest |found - wanted|. */
+const distance = (found: ArrayLike<number>, wanted: ArrayLike<number>): number =>
+  Array.from(wanted).reduce((most, w, i) => Math.max(most, Math.abs(found[i]! - w)), 0);
 
 const frozen = json<Record<Name, Trained & { readonly freeze: readonly string[] }>>("frozen.json");
 

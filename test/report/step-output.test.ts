@@ -10,6 +10,7 @@ import type { StepSummary } from "../../src/report/types.ts";
 const summary: StepSummary = {
   step: 3,
   loss: 4.25,
+  targets: 4096,
   gradNorm: 1.5,
   learningRate: 3e-4,
   lossScale: 1,

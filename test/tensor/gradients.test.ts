@@ -52,6 +52,21 @@ describe("gradients by central differences", () => {
     });
   });
 
+  test("linear added to another's result, as an adapter is: both trained, and the first frozen on a plain input", async () => {
+    const weights = { x: [5, 4], w: [3, 4], b: [3], down: [2, 4], up: [3, 2] };
+    for (const frozen of [[], ["w", "b"], ["x", "w", "b"]])
+      await checkGradients({
+        weights,
+        frozen,
+        forward: (tape, { x, w, b, down, up }) => {
+          const from = input(tape, x!);
+          const narrow = linear(tape, from, down!, undefined, { layout: "outIn" });
+          const onto = linear(tape, from, w!, b!, { layout: "outIn" });
+          return linear(tape, narrow, up!, undefined, { layout: "outIn", onto });
+        },
+      });
+  });
+
   test("a weight used twice", () =>
     checkGradients({
       weights: { x: [5, 4], w: [4, 4], b: [4] },

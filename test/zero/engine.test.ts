@@ -149,6 +149,7 @@ describe("targets that do not count", () => {
     const wanted = (await engine.evaluate(counting(7))) * 7;
     const { losses, record } = await step(engine, [7, 0], 7);
     expect(record.loss).toBeCloseTo(wanted / 7, 6);
+    expect(record.targets).toBe(7);
     expect(losses).toEqual([2 * record.loss, 0]);
     expect(await engine.evaluate(counting(0))).toBe(0);
   });

@@ -10,6 +10,8 @@ export type LlamaArchitecture = (typeof llamaArchitectures)[number];
 /** How the frequencies of rotary positions were changed after pretraining, to reach further; names as in config.json. */
 export type RopeScaling =
   | { readonly type: "linear"; readonly factor: number }
+  /** Beyond the model's positions alone, which no sequence here is; kept for whoever loads what is written. */
+  | { readonly type: "dynamic"; readonly factor: number }
   | {
       readonly type: "llama3";
       readonly factor: number;

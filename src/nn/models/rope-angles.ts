@@ -30,6 +30,7 @@ function frequenciesOf({ headWidth, ropeTheta, ropeScaling }: LlamaConfig): Freq
   const perPlace = Array.from({ length: headWidth / 2 }, (_, pair) => ropeTheta ** ((-2 * pair) / headWidth));
   switch (ropeScaling?.type) {
     case undefined:
+    case "dynamic":
       return { perPlace, factor: 1 };
     case "linear":
       return { perPlace: perPlace.map((f) => f / ropeScaling.factor), factor: 1 };

@@ -11,12 +11,14 @@ export interface LinearOptions {
   readonly layout: WeightLayout;
   /** Apply GELU (tanh form) to the result, fused into the product. */
   readonly gelu?: boolean;
+  /** Added to the result, in place: nobody may need its values any more. Not together with `gelu`. */
+  readonly onto?: Tensor;
 }
 
 const strides = (layout: WeightLayout, inputs: number, outputs: number) =>
   layout === "inOut" ? { input: outputs, output: 1 } : { input: 1, output: inputs };
 
-/** y[..., o] = act(sum_i x[..., i] W(i, o) + bias[o]). x: [..., inputs]; returns [..., outputs]. */
+/** y[..., o] = act(sum_i x[..., i] W(i, o) + bias[o]), or that plus `onto`. x: [..., inputs]; returns [..., outputs]. */
 export function linear(
   tape: Tape,
   x: Tensor,
@@ -33,10 +35,11 @@ export function linear(
       `width ${inputs}, the weight's input size`,
     );
   const w = strides(options.layout, inputs, outputs);
-  const wanted = x.requiresGradient || weight.trainable || (bias?.trainable ?? false);
+  const { onto, gelu = false } = options;
+  const ofOwn = x.requiresGradient || weight.trainable || (bias?.trainable ?? false);
+  const wanted = ofOwn || (onto?.requiresGradient ?? false);
   const shape = [...x.shape.slice(0, -1), outputs];
-  const y = tape.make(shape, x.dtype, wanted);
-  const gelu = options.gelu ?? false;
+  const y = onto ? tape.own(onto.view(shape, wanted && tape.training)) : tape.make(shape, x.dtype, wanted);
   const preActivation = gelu && tape.recording && wanted ? tape.make(shape, x.dtype) : null;
   tape.device.issue("compute", "matmul", {
     m: x.rows,
@@ -52,7 +55,7 @@ export function linear(
     c: y.span,
     ldc: outputs,
     cType: x.dtype,
-    accumulate: false,
+    accumulate: onto !== undefined,
     bias: bias?.value.span ?? null,
     biasType: x.dtype,
     gelu,
@@ -65,9 +68,9 @@ export function linear(
     if (bias?.trainable) columnSum(tape, dPre, bias);
     const dx = x.requiresGradient ? inputGradient(tape, dPre, weight, w, x, existing(0)) : undefined;
     dPre.release();
-    return [dx];
+    return onto ? [dx, dy.retain()] : [dx];
   };
-  return tape.record("linear", [x], y, saved, backward, x.requiresGradient);
+  return tape.record("linear", onto ? [x, onto] : [x], y, saved, backward, x.requiresGradient);
 }
 
 /** The gradient before the activation; over `dy` itself where nobody else holds it. The caller owns the reference. */

@@ -1,0 +1,124 @@
+/** Text from a running model: `for await (const piece of model.generate(prompt))`. */
+import { UsageError } from "../errors/errors.ts";
+import type { LanguageBatch, LanguageModel } from "../nn/models/language-model.ts";
+import { renderChat } from "../tokenizer/chat.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import type { Engine } from "../zero/engine.ts";
+import { checkSampling, type Sampling } from "./sampling.ts";
+import { StopText } from "./stop-text.ts";
+import { generateTokens, type TokenFinish } from "./tokens.ts";
+
+export interface GenerateOptions extends Partial<Sampling> {
+  /** Most tokens. Defaults to 200. */
+  readonly tokens?: number | undefined;
+  /** The text ends before the first of these. */
+  readonly stop?: readonly string[] | undefined;
+  /** The prompt is what a user says: the tokenizer's chat template makes the text of it that the model answers. */
+  readonly chat?: boolean | undefined;
+  /** Ends the text after the token that is being made. With several ranks one rank's is enough. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface GenerationEnd {
+  /** `stop`: a stop string came; `end`: the model ended the text; `length`: `tokens` are made; `interrupted`: by the signal. */
+  readonly finish: "stop" | TokenFinish;
+  /** Tokens that were made, those of a stop string included and one that ends the text not. */
+  readonly tokens: number;
+  readonly promptTokens: number;
+}
+
+/** What is not given. */
+export const generateDefaults = { tokens: 200, temperature: 0.8, topK: 40, seed: 42 } as const;
+
+export interface TextGeneratorParts {
+  readonly engine: Engine<LanguageBatch>;
+  /** The engine's. */
+  readonly model: LanguageModel;
+  readonly tokenizer: Tokenizer;
+  /** Tokens that end a text, beside the tokenizer's own. */
+  readonly endTokens?: readonly number[];
+}
+
+/** With `await using` it takes its engine with it. */
+export class TextGenerator implements AsyncDisposable {
+  readonly engine: Engine<LanguageBatch>;
+  readonly tokenizer: Tokenizer;
+  readonly #model: LanguageModel;
+  readonly #ends: ReadonlySet<number>;
+
+  /** For an engine that runs already, such as one that trains. */
+  constructor({ engine, model, tokenizer, endTokens = [] }: TextGeneratorParts) {
+    this.engine = engine;
+    this.tokenizer = tokenizer;
+    this.#model = model;
+    const { endOfText } = tokenizer;
+    this.#ends = new Set(endOfText === undefined ? endTokens : [endOfText, ...endTokens]);
+  }
+
+  /** Tokens of the longest text that the model sees at once. */
+  get longestSequence(): number {
+    return this.#model.longestSequence;
+  }
+
+  /** The tokens that the model reads first. @throws UsageError, DataError for a chat without a template or one it refuses */
+  encode(prompt: string, { chat = false }: Pick<GenerateOptions, "chat"> = {}): Int32Array {
+    if (prompt === "") throw new UsageError("the prompt is empty; give at least one character");
+    const { tokenizer } = this;
+    if (!chat) return Int32Array.from(tokenizer.encode(prompt, { addSpecialTokens: true }));
+    const text = renderChat([{ role: "user", content: prompt }], tokenizer.settings, { addGenerationPrompt: true });
+    return Int32Array.from(tokenizer.encode(text));
+  }
+
+  /**
+   * Yields what follows the prompt, piece by piece as characters are complete, and returns how it ended. Every rank calls it alike, between
+   * two steps. Leaving the loop early frees what it took, and the engine can go on with anything.
+   * @throws UsageError for options that cannot be, and what the engine throws
+   */
+  async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerationEnd> {
+    const { temperature, topK, seed, tokens: most } = withDefaults(options);
+    const sampling: Sampling = { temperature, topK, topP: options.topP, seed };
+    checkSampling(sampling);
+    if (!(Number.isSafeInteger(most) && most >= 1))
+      throw new UsageError(`tokens: found ${most}; wanted a whole number of at least 1`);
+    const stops = new StopText(options.stop ?? []);
+    const { vocabularySize } = this.tokenizer;
+    const ids = this.encode(prompt, options);
+    const tokens = generateTokens({ engine: this.engine, model: this.#model }, ids, {
+      ...{ ...sampling, tokens: most, vocabularySize, ends: this.#ends, signal: options.signal },
+    });
+    const characters = this.tokenizer.stream();
+    let made = 0;
+    const end = (finish: GenerationEnd["finish"]): GenerationEnd => ({
+      finish,
+      tokens: made,
+      promptTokens: ids.length,
+    });
+    try {
+      for (;;) {
+        const next = await tokens.next();
+        if (!next.done) made++;
+        const text = next.done ? characters.end() : characters.push(next.value);
+        const certain = stops.push(text) + (next.done && !stops.found ? stops.end() : "");
+        if (certain !== "") yield certain;
+        if (stops.found) return end("stop");
+        if (next.done) return end(next.value);
+      }
+    } finally {
+      await tokens.return("interrupted"); // whoever leaves the loop
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.engine[Symbol.asyncDispose]();
+  }
+}
+
+function withDefaults(options: GenerateOptions): Required<Record<keyof typeof generateDefaults, number>> {
+  const { tokens, temperature, topK, seed } = generateDefaults;
+  return {
+    tokens: options.tokens ?? tokens,
+    temperature: options.temperature ?? temperature,
+    topK: options.topK ?? topK,
+    seed: options.seed ?? seed,
+  };
+}
