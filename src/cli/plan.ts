@@ -155,6 +155,14 @@ function offloadWork({ machine, subject, like }: PlannedJob, { stages, recommend
   ];
 }
 
+/** Times are those of the shape, in the tables too; how far it is from the number is said, and not hidden in another rate. */
+function shapeNote({ parameters, laidOutParameters = parameters }: PlannedJob["model"]["shape"]): string {
+  const more = Math.round(100 * (parameters / laidOutParameters - 1));
+  return more === 0
+    ? ""
+    : `; the shape that is timed has ${Math.abs(more)} % ${more > 0 ? "fewer" : "more"} parameters than were given`;
+}
+
 /** Undefined where nothing fits. */
 function lengthOf(
   tokens: number,
@@ -164,14 +172,15 @@ function lengthOf(
 ): { readonly run: RunLength; readonly assumed: string } | undefined {
   if (!recommended) return undefined;
   const { peakPerSecond } = machine;
+  const { shape } = model;
+  const ofShape = shapeNote(shape);
   if (recommended.time)
     return {
       run: runLength(tokens, recommended.time, { ranks, price, peakPerSecond }),
-      assumed: "the simulated step, with the shares of peak and of links in docs/hardware.md",
+      assumed: `the simulated step, with the shares of peak and of links in docs/hardware.md${ofShape}`,
     };
   const products = machine.machineOf?.(ranks).processor.productsPerSecond;
   if (!products) throw new UsageError("--tokens needs a speed; name a card with --device, such as A10G");
-  const { shape } = model;
   const work = tokenOperations({ ...shape, sequence: subject.asked.seqLength, attention: "whole" });
   // Checkpointing runs the forward pass again: 8 operations for each 6.
   const operations = subject.asked.checkpointing ? (work * 4) / 3 : work;
@@ -183,8 +192,7 @@ function lengthOf(
       { tokensPerSecond, operations, seconds: 1 / tokensPerSecond },
       { ranks, price, peakPerSecond },
     ),
-    assumed:
-      "compute alone, 6 operations a parameter and token and attention's, at the share of peak in docs/hardware.md",
+    assumed: `compute alone, 6 operations a parameter and token and attention's, at the share of peak in docs/hardware.md${ofShape}`,
   };
 }
 

@@ -9,12 +9,13 @@ import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
 import { shapeOfHuggingFaceConfig } from "../planner/huggingface-shape.ts";
 import { publishedShape } from "../planner/published-shapes.ts";
 import type { TransformerShape } from "../planner/shape.ts";
-import { shapeForParameters } from "../planner/shape-for-parameters.ts";
+import { type SizedShape, shapeForParameters } from "../planner/shape-for-parameters.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { meaningOf, shownModel } from "./model-flags.ts";
 
 export interface PlannedModel {
-  readonly shape: TransformerShape;
+  /** Of a number of parameters also how many it really has. */
+  readonly shape: TransformerShape & Partial<Pick<SizedShape, "laidOutParameters">>;
   /** What this engine trains; undefined: a model that it does not have. */
   readonly config: ModelConfig | undefined;
   /** Where a file's architecture is known and its settings are not: which. */

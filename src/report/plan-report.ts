@@ -3,6 +3,7 @@ import type { PlanAnswer, PlanRow } from "../planner/answer.ts";
 import { type Estimate, modelStatesBytes } from "../planner/estimate.ts";
 import { allowedBytes, deviceAllowance, type RankRoom, shortagesOf } from "../planner/fit.ts";
 import type { PlanSubject } from "../planner/subject.ts";
+import { sizeText } from "./inverse-report.ts";
 import { formatBytes, formatCount, formatMany } from "./numbers.ts";
 import {
   boundWords,
@@ -12,6 +13,7 @@ import {
   queueName,
   rateText,
   secondsText,
+  shortWords,
 } from "./plan-words.ts";
 import { renderTable } from "./table.ts";
 import { wrap } from "./wrap.ts";
@@ -99,9 +101,14 @@ function stageTable({ stages, room, subject }: PlanAnswer): string {
       of: bytes(({ estimate }) => estimate.diskBytes),
       isShown: has(({ estimate }) => estimate.diskBytes),
     },
-    { label: "fits", of: ({ short }) => fitWords(short) },
+    { label: "fits", of: ({ short }) => (short.length === 0 ? "yes" : "no") },
+    {
+      label: "  short of",
+      of: ({ short }) => shortWords(short) || "-",
+      isShown: stages.some(({ short }) => short.length > 0),
+    },
     { label: "sent in a step", of: (row) => communicationWords(row, subject) },
-    { label: "  elements", of: ({ estimate }) => formatCount(estimate.commElements) },
+    { label: "  elements", of: ({ estimate }) => elementsText(estimate.commElements) },
     { label: "step", of: timed(({ seconds }) => secondsText(seconds)), isShown: isTimed },
     { label: "  bound by", of: timed(boundWords), isShown: isTimed },
     { label: "tokens/s", of: timed(({ tokensPerSecond }) => rateText(tokensPerSecond)), isShown: isTimed },
@@ -117,6 +124,10 @@ function stageTable({ stages, room, subject }: PlanAnswer): string {
   const words = offloaded ? placementWords({ ...offloaded.placement }).replace(/^stage \d, /, "") : undefined;
   return `${words ? `With ${words}, where the stage allows it:\n\n` : ""}${table}${togetherNote(room)}`;
 }
+
+/** Four columns of more digits are wider than a terminal. */
+const mostInFull = 1e11;
+const elementsText = (count: number): string => (count < mostInFull ? formatCount(count) : sizeText(count));
 
 const togetherNote = ({ togetherBytes }: PlanAnswer["room"]): string =>
   togetherBytes === undefined ? "" : "\n(Device and host are one memory here.)";

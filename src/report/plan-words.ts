@@ -26,8 +26,11 @@ const shortageWords: Readonly<Record<Shortage, string>> = {
   together: "memory",
 };
 
+/** "device, host"; empty where there is enough of everything. */
+export const shortWords = (short: readonly Shortage[]): string => short.map((name) => shortageWords[name]).join(", ");
+
 export const fitWords = (short: readonly Shortage[]): string =>
-  short.length === 0 ? "yes" : `no: ${short.map((name) => shortageWords[name]).join(", ")}`;
+  short.length === 0 ? "yes" : `no: ${shortWords(short)}`;
 
 const queueWords: Readonly<Record<"compute" | OverlappedQueue, string>> = {
   compute: "compute",

@@ -248,6 +248,41 @@ describe("the configuration that is written", () => {
   });
 });
 
+test.each([
+  [
+    "a trillion parameters",
+    ["--params", "1e12", "--ranks", "1024"],
+    /^ {2}elements +2\.00 T +3\.00 T +3\.00 T +3\.00 T$/m,
+  ],
+  [
+    "two memories that are too small",
+    ["--params", "70e9", "--config", "on-host.json"],
+    /^ {2}short of +device +device, host/m,
+  ],
+])("the table of %s fits a terminal", async (_, flags, line) => {
+  writeFiles(here, { "on-host.json": { zero_optimization: { stage: 2, offload_optimizer: { device: "cpu" } } } });
+  const { stdout } = await run(["plan", ...flags, "--engine", "deepspeed", "--device", "A10G"], here);
+  expect(stdout).toMatch(line);
+  expect(tooWide(stdout)).toEqual([]);
+  rmSync(join(here, "on-host.json"));
+});
+
+test("days are of the shape that is timed, and how far that is from the number is said", async () => {
+  const { stdout } = await run([
+    "plan",
+    "--params",
+    "7e9",
+    "--ranks",
+    "8",
+    "--device",
+    "A100-80GB",
+    "--tokens",
+    "30e9",
+  ]);
+  // 32 layers, 4096 wide: 12 x 32 x 4096^2 in blocks' products, 52,305 x 4096 in embeddings, and vectors: 6.658e9.
+  expect(stdout.replaceAll("\n", " ")).toMatch(/the shape that is timed has 5 % fewer parameters than were given\./);
+});
+
 test("a micro-batch that was asked for and does not fit is divided, not dropped", async () => {
   const job = ["--model", "gpt2-xl", "--ranks", "4", "--device", "A10G", "--seq-length", "1024", "--micro-batch", "8"];
   const { stdout } = await run(["plan", ...job, "--engine", "deepspeed", "--json"]);
