@@ -1,6 +1,7 @@
 // Faults that `npm run mutate` plants one at a time, and the law that must turn red. `find` must occur exactly once in the file.
 
 import { dataFaults } from "./data-faults.ts";
+import { generationFaults } from "./generation-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
@@ -445,6 +446,7 @@ export const faults: readonly Fault[] = [
   },
   ...planningFaults,
   ...modelFaults,
+  ...generationFaults,
   ...dataFaults,
   ...tuningFaults,
 ];

@@ -101,6 +101,12 @@ export const laws = {
     file: "test/checkpoint/training.test.ts",
     tests: "damage|not as it was",
   },
+  cache: { name: "A text cut into passes has the same logits", file: "test/nn/key-value-cache.test.ts", tests: "" },
+  generation: {
+    name: "Generation is collective and leaves no trace",
+    file: "test/laws/generation.test.ts",
+    tests: "2 ranks stage|what is gathered",
+  },
   clock: { name: "Queues share what they share", file: "test/device/virtual-clock.test.ts", tests: "" },
   costs: { name: "Ops cost what a machine's rates say", file: "test/hardware/costs.test.ts", tests: "" },
   opBytes: { name: "No op's bytes are forgotten", file: "test/hardware/op-bytes.test.ts", tests: "" },

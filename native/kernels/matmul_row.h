@@ -144,7 +144,7 @@ template <DType T> struct RowProduct {
       for (int64_t w = 0; w < words; w += VL) {
         vu r[VL];
         SHUNYA_UNROLL
-        for (int i = 0; i < VL; i++) __builtin_prefetch(p + (VL + i) * colBytes + w * wordBytes);
+        for (int i = 0; i < VL; i++) __builtin_prefetch(p + (VL + i) * colBytes + w * wordBytes, 0, 2);
         SHUNYA_UNROLL
         for (int i = 0; i < VL; i++)
           r[i] = i < filled ? wordsAlongDepth<T>(p + i * colBytes + w * wordBytes, depth - w * wordDepth<T>) : vu{};

@@ -14,13 +14,19 @@ import { openSafetensors } from "./safetensors.ts";
 import { writeSafetensors } from "./safetensors-writer.ts";
 import { openTorchWeights } from "./torch-weights.ts";
 import type { WeightFile } from "./weight-file.ts";
-import { type WeightType, weightTypes } from "./weight-names.ts";
+import { type WeightNames, type WeightType, weightTypes } from "./weight-names.ts";
 import { bytesOfValues, type ModelTensor } from "./write-model.ts";
 
 export const adapterConfigName = "adapter_config.json";
 export const adapterWeightsName = "adapter_model.safetensors";
 /** Of PEFT before safetensors. */
 const oldWeightsName = "adapter_model.bin";
+
+/** In the order in which they are taken. */
+export const adapterWeightNames: readonly WeightNames[] = [
+  { file: adapterWeightsName, index: `${adapterWeightsName}.index.json`, extension: ".safetensors" },
+  { file: oldWeightsName, index: `${oldWeightsName}.index.json`, extension: ".bin" },
+];
 
 /** What PEFT's wrappers put before a layer's name. */
 const prefix = "base_model.model.";

@@ -1,4 +1,4 @@
-/** What `--model` and `--tokenizer` mean: the only place that decides it. */
+/** What `--model`, `--adapter` and `--tokenizer` mean: the only place that decides it. */
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import type { Need } from "../hub/needs.ts";
@@ -29,10 +29,11 @@ const weightCommands: readonly string[] = ["train", "generate", "merge"];
 
 /** Makes folders of the names of models on a hub, before a command (and long before its ranks) looks at its flags. */
 export async function fetchNamedModels(command: Command, logger: Logger): Promise<void> {
-  const { model, tokenizer, dryRun } = command.opts<{ model?: unknown; tokenizer?: unknown; dryRun?: true }>();
+  const { model, adapter, tokenizer, dryRun } = command.opts<Partial<Record<string, unknown>>>();
   const ofModel: Need = !weightCommands.includes(command.name()) ? "config" : dryRun ? "job" : "model";
   const flags = [
     ["model", model, ofModel],
+    ["adapter", adapter, "adapter"],
     ["tokenizer", tokenizer, "tokenizer"],
   ] as const;
   for (const [flag, value, need] of flags) {

@@ -47,7 +47,7 @@ export async function openGenerator(folder: string, options: OpenGeneratorOption
   const engine = await initializeIn<LanguageBatch>(world, engineConfig, { model, weights });
   const logger = createLogger({ rank: world.rank });
   // Nobody who generates needs to know what would train.
-  const warnings = engineConfig.warnings.filter((warning) => !warning.startsWith("optimizer."));
+  const warnings = engineConfig.warnings.filter((warning) => !/(^|: )optimizer\./.test(warning));
   for (const notice of [...warnings, ...noticesOf(engine)]) logger.warn(notice);
   return new TextGenerator({ engine, model, tokenizer, endTokens: endTokensOf(config) });
 }

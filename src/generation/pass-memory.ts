@@ -4,6 +4,7 @@ import { Device } from "../device/device.ts";
 import { type DType, dtypeBytes } from "../device/dtype.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import { KeyValueCache } from "../nn/key-value-cache.ts";
+import { copyAdapters } from "../nn/lora.ts";
 import type { LanguageModel } from "../nn/models/language-model.ts";
 import { RandomKeys } from "../tensor/random.ts";
 import { Tape } from "../tensor/tape.ts";
@@ -25,6 +26,7 @@ const arenaBytes = 2 ** 52;
 export async function readingBytes(model: LanguageModel, { capacity, passTokens, dtype }: Reading): Promise<number> {
   using device = new Device({ backend: new SimulatedBackend(availableParallelism()), arenaBytes });
   const twin = model.twin();
+  copyAdapters(model, twin);
   let weightBytes = 0;
   for (const [name, parameter] of twin.namedParameters()) {
     const buffer = device.allocate("parameters", parameter.elements * dtypeBytes[dtype]);

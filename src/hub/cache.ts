@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { type Need, shardsOf, smallFiles } from "./needs.ts";
+import { type Need, needsWeights, shardsOf, smallFiles } from "./needs.ts";
 import { folderNameOf, isCommit, type Repository } from "./repository.ts";
 import type { HubSettings } from "./settings.ts";
 
@@ -86,7 +86,7 @@ export async function missingFiles(folder: string, need: Need): Promise<string[]
   const names = new Set<string>();
   for (const name of all) if (await isThere(join(folder, name))) names.add(name);
   const { missing, index, weights } = smallFiles(need, names);
-  if (need !== "model" || weights !== undefined) return [...missing];
+  if (!needsWeights(need) || weights !== undefined) return [...missing];
   if (index === undefined) return [...missing, "weights"];
   const path = join(folder, index.name);
   const shards = shardsOf(path, await readFile(path, "utf8"), index.extension);

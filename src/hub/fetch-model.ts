@@ -3,12 +3,20 @@
 import { mkdir, readFile, statfs } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parseModelConfig } from "../checkpoint/architectures.ts";
-import { configName, safetensorsNames, torchNames } from "../checkpoint/weight-names.ts";
+import { configName } from "../checkpoint/weight-names.ts";
 import { ModelError, ShunyaError } from "../errors/errors.ts";
 import { tokenizerName } from "../tokenizer/open.ts";
 import { ChangedFile, fetchBlob } from "./blob.ts";
 import { isThere, missingFiles, RepositoryCache } from "./cache.ts";
-import { foreignWeights, mayLackTokenizer, type Need, shardsOf, smallFiles } from "./needs.ts";
+import {
+  foreignWeights,
+  mayLackTokenizer,
+  type Need,
+  needsWeights,
+  shardsOf,
+  smallFiles,
+  wantedWeights,
+} from "./needs.ts";
 import { heldBytes } from "./partial-file.ts";
 import { headFile, listRepository, type RemoteFile, type RemoteRepository } from "./remote.ts";
 import { type Repository, titleOf } from "./repository.ts";
@@ -93,7 +101,7 @@ class Fetch {
       throw new ModelError(
         `${titleOf(this.#repository)} has no ${small.missing.join(", ")}; is it another kind of thing?`,
       );
-    if (this.#need === "model" && !small.weights && !small.index) throw this.#noWeights(remote);
+    if (needsWeights(this.#need) && !small.weights && !small.index) throw this.#noWeights(remote);
     await mkdir(this.#cache.blobs, { recursive: true });
     await this.#fetchFiles(commit, small.names);
     const folder = this.#cache.snapshot(commit);
@@ -101,8 +109,8 @@ class Fetch {
       // A model that is refused is refused before gigabytes are fetched.
       const path = join(folder, configName);
       parseModelConfig(await readFile(path, "utf8"), path);
-      await this.#fetchFiles(commit, await this.#weightsOf(remote, small));
     }
+    if (needsWeights(this.#need)) await this.#fetchFiles(commit, await this.#weightsOf(remote, small));
     if (!names.has(tokenizerName)) await this.#cache.noteAbsent(commit, tokenizerName);
     await this.#cache.noteRevision(commit);
     return folder;
@@ -112,8 +120,8 @@ class Fetch {
     const others = foreignWeights(names);
     const found = others.length > 0 ? ` (it has ${others.slice(0, 3).join(", ")})` : "";
     return new ModelError(
-      `${titleOf(this.#repository)} has no weights that are read here${found}; wanted ${safetensorsNames.file} or ` +
-        `${torchNames.file}, or shards of them with an index`,
+      `${titleOf(this.#repository)} has no weights that are read here${found}; wanted ` +
+        `${wantedWeights(this.#need)}, or shards of them with an index`,
     );
   }
 

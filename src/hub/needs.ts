@@ -1,5 +1,6 @@
 /** Which files of a repository are read here. Nothing else is ever fetched: no code, and no weights in other forms. */
 
+import { adapterConfigName, adapterWeightNames } from "../checkpoint/adapter-folder.ts";
 import {
   configName,
   otherWeights,
@@ -10,8 +11,8 @@ import {
 } from "../checkpoint/weight-names.ts";
 import { chatTemplateName, settingsName, tokenizerName } from "../tokenizer/open.ts";
 
-/** What a command reads: the shape alone, the tokenizer alone, both, or these and the weights. */
-export type Need = "config" | "tokenizer" | "job" | "model";
+/** What a command reads: the shape alone, the tokenizer alone, both, or these and the weights; or LoRA's adapters. */
+export type Need = "config" | "tokenizer" | "job" | "model" | "adapter";
 
 const tokenizerFiles = [tokenizerName, settingsName, "special_tokens_map.json", chatTemplateName];
 
@@ -21,6 +22,7 @@ const others: Readonly<Record<Need, readonly string[]>> = {
   tokenizer: tokenizerFiles,
   job: tokenizerFiles,
   model: ["generation_config.json", ...tokenizerFiles],
+  adapter: [],
 };
 
 /** Without which a folder is of no use. */
@@ -29,7 +31,22 @@ const required: Readonly<Record<Need, readonly string[]>> = {
   tokenizer: [tokenizerName],
   job: [configName],
   model: [configName],
+  adapter: [adapterConfigName],
 };
+
+/** As a folder is read: one file before several, safetensors before PyTorch's. */
+const weights: Readonly<Record<Need, readonly WeightNames[]>> = {
+  config: [],
+  tokenizer: [],
+  job: [],
+  model: [safetensorsNames, torchNames],
+  adapter: adapterWeightNames,
+};
+
+export const needsWeights = (need: Need): boolean => weights[need].length > 0;
+
+/** For a message. */
+export const wantedWeights = (need: Need): string => weights[need].map(({ file }) => file).join(" or ");
 
 /** Without a tokenizer bytes would be tokens: whether a repository has one must be known. */
 export const mayLackTokenizer = (need: Need): boolean =>
@@ -47,21 +64,17 @@ export interface SmallFiles {
 
 /** What to read before the files of the weights are known. @param names of all files that a repository has */
 export function smallFiles(need: Need, names: ReadonlySet<string>): SmallFiles {
-  const kind = need === "model" ? weightKindOf(names) : undefined;
-  const weights = kind && names.has(kind.file) ? kind.file : undefined;
-  const index = kind && weights === undefined ? { name: kind.index, extension: kind.extension } : undefined;
+  const kind = weights[need].find(({ file, index }) => names.has(file) || names.has(index));
+  const whole = kind && names.has(kind.file) ? kind.file : undefined;
+  const index = kind && whole === undefined ? { name: kind.index, extension: kind.extension } : undefined;
   const wanted = [...required[need], ...others[need].filter((name) => !required[need].includes(name))];
   return {
     names: [...wanted.filter((name) => names.has(name)), ...(index ? [index.name] : [])],
     missing: required[need].filter((name) => !names.has(name)),
     index,
-    weights,
+    weights: whole,
   };
 }
-
-/** As a model folder is read: one file before several, safetensors before PyTorch's. */
-const weightKindOf = (names: ReadonlySet<string>): WeightNames | undefined =>
-  [safetensorsNames, torchNames].find(({ file, index }) => names.has(file) || names.has(index));
 
 /** The files that an index names. @throws ModelError */
 export const shardsOf = (path: string, text: string, extension: string): string[] => [

@@ -62,15 +62,21 @@ function reasonOf({ repository, settings, failure }: Attempt): string {
 function adviceOf({ repository, need, settings, failure }: Attempt, folder: string): string {
   const { owner, name, revision } = repository;
   const kind = failure && kindOf(failure);
-  const flag = need === "tokenizer" ? "--tokenizer" : "--model";
+  const flag = { config: "--model", job: "--model", model: "--model", tokenizer: "--tokenizer", adapter: "--adapter" }[
+    need
+  ];
   if (kind === "noModel" || kind === "noRevision") return `Check the name; ${flag} also takes the path of a folder.`;
   if (kind === "interrupted") return "Run the command again: it goes on where this one stopped.";
   if (kind === "gated")
     return `Accept the terms at ${settings.endpoint}/${owner}/${name}, and set HF_TOKEN to a token of that account.`;
   const at = revision === "main" ? "" : ` --revision ${revision}`;
-  const files = { config: " config.json", tokenizer: " tokenizer.json tokenizer_config.json", job: "", model: "" }[
-    need
-  ];
+  const files = {
+    config: " config.json",
+    tokenizer: " tokenizer.json tokenizer_config.json",
+    job: "",
+    model: "",
+    adapter: "",
+  }[need];
   return [
     "On a machine with a network:",
     "  pip install -U huggingface_hub",

@@ -46,6 +46,10 @@ export class Linear extends Module {
     this.#adapter = adapter;
   }
 
+  get adapter(): AdapterOptions | undefined {
+    return this.#adapter;
+  }
+
   /** Of its adapter; undefined where it has none. */
   get rank(): number | undefined {
     return this.#adapter?.rank;

@@ -35,6 +35,12 @@ export function addAdapters(model: Module, lora: LoraConfig): void {
   }
 }
 
+/** Gives `to` adapters where `from`, a model of the same shape, has them. */
+export function copyAdapters(from: Module, to: Module): void {
+  const layers = linearsOf(to);
+  for (const [name, { adapter }] of linearsOf(from)) if (adapter) layers.get(name)?.adapt(adapter);
+}
+
 /** Whether a parameter is a factor of an adapter. */
 export const isAdapter = (name: string): boolean => /\.lora_[AB]\.weight$/.test(name);
 

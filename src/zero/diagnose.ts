@@ -40,8 +40,27 @@ export async function firstBadOutput(
   return { unit, words: `the output of ${name} is ${first.value} on rank ${first.rank}` };
 }
 
+/** Where the numbers of a step went wrong. Every rank calls it. @param found.flats of the unit whose output is not finite */
+export async function culpritOf(
+  device: Device,
+  group: ProcessGroup,
+  found: {
+    readonly output: BadOutput | undefined;
+    readonly flats: readonly FlatState[] | undefined;
+    readonly culprits: readonly FlatState[];
+  },
+): Promise<string> {
+  const parameter = found.flats && (await firstBadParameter(group, found.flats));
+  return (
+    parameter ??
+    found.output?.words ??
+    (await firstBadGradient(device, group, found.culprits)) ??
+    "the loss is not finite"
+  );
+}
+
 /** The first parameter of `flats` that is not finite, in words: then no batch is to blame. */
-export async function firstBadParameter(group: ProcessGroup, flats: readonly FlatState[]): Promise<string | undefined> {
+async function firstBadParameter(group: ProcessGroup, flats: readonly FlatState[]): Promise<string | undefined> {
   const names = flats.flatMap((state) => state.layout.pieces.map((piece) => piece.name));
   let own: Found | undefined;
   for (const range of flats.flatMap(stateRanges).filter(({ kind }) => kind === "master")) {
@@ -55,7 +74,7 @@ export async function firstBadParameter(group: ProcessGroup, flats: readonly Fla
 }
 
 /** The first gradient tensor of `flats` that is not finite on any rank, in words. */
-export async function firstBadGradient(
+async function firstBadGradient(
   device: Device,
   group: ProcessGroup,
   flats: readonly FlatState[],

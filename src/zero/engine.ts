@@ -21,7 +21,7 @@ import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
 import { Calls } from "./calls.ts";
-import { firstBadGradient, firstBadParameter } from "./diagnose.ts";
+import { culpritOf } from "./diagnose.ts";
 import { checkOptions, type EngineOptions } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
@@ -314,11 +314,7 @@ export class Engine<B extends object> {
       this.#options.model.forward(tape, uploadBatch<B>(tape, this.#batch!));
     const output = await this.#evaluator.firstBadOutput(this.group, forward);
     const unit = this.#units.all.find(({ name }) => name === output?.unit);
-    const culprit =
-      (unit && (await firstBadParameter(this.group, unit.flats))) ??
-      output?.words ??
-      (await firstBadGradient(this.device, this.group, culprits)) ??
-      "the loss is not finite";
+    const culprit = await culpritOf(this.device, this.group, { output, flats: unit?.flats, culprits });
     const { config } = this.plan;
     return new NumericalError(describeStop({ config, progress: this.progress, why, culprit }));
   }

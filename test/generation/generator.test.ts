@@ -9,10 +9,11 @@ import { resolveConfig } from "../../src/config/resolve.ts";
 import { UsageError } from "../../src/errors/errors.ts";
 import { openGenerator } from "../../src/generation/open-generator.ts";
 import { readingBytes } from "../../src/generation/pass-memory.ts";
-import type { GenerateOptions, GenerationEnd, TextGenerator } from "../../src/generation/text-generator.ts";
+import { type GenerateOptions, type GenerationEnd, TextGenerator } from "../../src/generation/text-generator.ts";
 import { generateTokens } from "../../src/generation/tokens.ts";
 import { initializeIn } from "../../src/launch/initialize.ts";
 import { joinWorld } from "../../src/launch/world.ts";
+import { addAdapters } from "../../src/nn/lora.ts";
 import type { LanguageBatch } from "../../src/nn/models/language-model.ts";
 import { createModel, modelConfigs } from "../../src/nn/models/models.ts";
 import { byteTokenizer } from "../../src/tokenizer/tokenizer.ts";
@@ -160,7 +161,21 @@ describe("what a text took", () => {
     expect(short).toBeGreaterThan(kv(512));
     expect(long - short).toBeGreaterThanOrEqual(kv(512));
     expect(long - short).toBeLessThan(kv(512) * 1.5);
+    // Adapters (LoRA) make activations of their own.
+    addAdapters(model, { rank: 512, alpha: 1, dropout: 0, targets: ["all-linear"], rankStabilized: false });
+    expect(await readingBytes(model, { ...sizes, capacity: 512 })).toBeGreaterThan(short + 512 * 512 * 4);
   });
+});
+
+test("a prompt as what a user says: the chat template's text, with the beginning of an answer", async () => {
+  await using model = await openGenerator(trained, one);
+  const chat_template =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+  const tokenizer = { ...byteTokenizer, settings: { chat_template } };
+  const { engine } = model;
+  const chatty = new TextGenerator({ engine, model: createModel(modelConfigs.gpt2!), tokenizer });
+  expect(tokenizer.decode(chatty.encode("why?", { chat: true }))).toBe("<user>why?<assistant>");
+  expect(tokenizer.decode(chatty.encode("why?"))).toBe("why?");
 });
 
 test("what cannot be is refused by name", async () => {

@@ -115,6 +115,18 @@ describe("a model that the cache has not", () => {
     expect(readdirSync(snapshot()).filter(isLarge).sort()).toEqual([...new Set(Object.values(index.weight_map))]);
   });
 
+  test("comes as LoRA's adapters alone", async () => {
+    for (const name of ["adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"])
+      hub.files[name] = Buffer.from(name);
+    expect(await fetch({}, "adapter")).toBe(snapshot());
+    expect(readdirSync(snapshot()).toSorted()).toEqual(["adapter_config.json", "adapter_model.safetensors"]);
+    delete hub.files["adapter_model.safetensors"];
+    rmSync(folder(), { recursive: true });
+    await fetch({}, "adapter");
+    expect(readdirSync(snapshot()).toSorted()).toEqual(["adapter_config.json", "adapter_model.bin"]);
+    expect(await fetch({ isOffline: true }, "adapter")).toBe(snapshot());
+  });
+
   test("of a tag or a commit is kept as such", async () => {
     await fetch({}, "model", "some/model@v1");
     expect(readFileSync(join(folder(), "refs/v1"), "utf8")).toBe(commit);
