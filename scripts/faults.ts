@@ -5,7 +5,6 @@ import { generationFaults } from "./generation-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
-import { tuningFaults } from "./tuning-faults.ts";
 
 export interface Fault {
   /** In words, for the table. */
@@ -434,5 +433,4 @@ export const faults: readonly Fault[] = [
   ...modelFaults,
   ...generationFaults,
   ...dataFaults,
-  ...tuningFaults,
 ];

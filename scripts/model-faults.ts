@@ -1,8 +1,10 @@
-// Faults of what a model computes: its ops, the tape, the output head, the positions and norms of Llama's family.
+// Faults of what a model computes: its ops, the tape, the output head, the positions and norms of Llama's family, fine-tuning.
 import type { Fault } from "./faults.ts";
 import { laws } from "./laws.ts";
+import { tuningFaults } from "./tuning-faults.ts";
 
 export const modelFaults: readonly Fault[] = [
+  ...tuningFaults,
   {
     name: "the output head ignores the loss seed",
     file: "src/tensor/ops/loss.ts",

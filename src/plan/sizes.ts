@@ -56,7 +56,14 @@ export function planSizes(
   const isTrained = (f: FlatLayout): boolean => f.trainable;
   const trained = units.reduce((sum, u) => sum + unitElements(u, isTrained), 0);
   const largestTrained = Math.max(...units.map((u) => unitElements(u, isTrained)));
-  const largestUnit = largestTrained === largest ? "the largest unit" : "the largest unit's trained parameters";
+  // Gradients of adapters are so small that a reduction for each unit would be all waiting.
+  const reduced =
+    largestTrained === largest
+      ? { elements: largest, why: "the largest unit" }
+      : {
+          elements: Math.max(largestTrained, Math.min(trained, 2 ** 20)),
+          why: "largest unit's trained part, or 2^20",
+        };
   const largestGathered = Math.max(...units.map((u) => unitElements(u, (f) => !f.persistent)));
   const pick = (written: number | undefined, derived: number, why: string): PlannedSize =>
     written === undefined ? { elements: derived, why } : { elements: Math.min(written, all), why: "written" };
@@ -70,7 +77,7 @@ export function planSizes(
       ? pick(sizes.subGroupSize, tenth, "a tenth of a rank's, for the ratio")
       : pick(sizes.subGroupSize, quarter, `largest ${split === "shard" ? "shard" : "unit"} / 4, at least 2^20`);
   return {
-    reduceBucket: pick(sizes.reduceBucketSize, largestTrained, largestUnit),
+    reduceBucket: pick(sizes.reduceBucketSize, reduced.elements, reduced.why),
     allgatherBucket: pick(sizes.allgatherBucketSize, largest, "the largest unit"),
     prefetch,
     liveParameters: pick(sizes.maxLiveParameters, live, "the largest unit and the look-ahead"),

@@ -94,7 +94,7 @@ export function stateNotes(subject: Subject, lines: readonly StateLine[]): strin
   const notes = [
     psi === undefined
       ? `psi is the number of parameters, N the number of ranks (${formatCount(worldSize)}). Give --model NAME or --params 1.5e9 to have numbers.`
-      : `psi = ${formatMany(psi, "parameter")}${subject.modelName === undefined ? "" : ` (${subject.modelName})`}, N = ${formatMany(worldSize, "rank")}.`,
+      : `psi = ${formatMany(psi, "parameter")}${subject.modelName === undefined ? "" : ` (${subject.modelName})`}${trainedWords(subject)}, N = ${formatMany(worldSize, "rank")}.`,
   ];
   const totals = tiers.flatMap((tier) => {
     const own = lines.filter((line) => line.tier === tier);
@@ -175,4 +175,11 @@ function deepSpeedNotes({ config, plan }: Subject): string[] {
   if (stage < 3 && offloadOptimizer !== "none" && offloadRatio < 1)
     notes.push("DeepSpeed takes a ratio below 1 at stage 3 only; Shunya does at every stage from 1 on.");
   return notes;
+}
+
+/** Nothing where all is trained. */
+function trainedWords({ plan }: Subject): string {
+  return plan.trainableElements === plan.parameterElements
+    ? ""
+    : `, of which psi_t = ${formatCount(plan.trainableElements)} are trained`;
 }
