@@ -1,6 +1,7 @@
 /** CRC-32 (as in gzip and PNG): finds damage by disks and copies, at several GB/s. It is no protection against forgery. */
-import { type FileHandle, open } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { crc32 } from "node:zlib";
+import { ChunkReader } from "./chunk-reader.ts";
 import { crc32Joined, crc32Shift } from "./crc32.ts";
 
 const hexOf = (value: number): string => value.toString(16).padStart(8, "0");
@@ -71,36 +72,11 @@ export class Checksum {
 /** Eight hexadecimal digits a block. */
 export const blocksHex = (values: readonly number[]): string => values.map(hexOf).join("");
 
-const readBytes = 8 * 1024 * 1024;
-/** Buffers: one is added while the others are being read into. */
-const readers = 3;
-
 /** The checksum of a file, read from beginning to end. @param blockBytes of the blocks that get checksums of their own */
 export async function checksumOf(path: string, blockBytes?: number): Promise<Checksum> {
   const sum = new Checksum(blockBytes);
-  const handle = await open(path, "r");
-  const buffers = Array.from({ length: readers }, () => new Uint8Array(readBytes));
-  const readPiece = (i: number) => readUpTo(handle, i * readBytes, buffers[i % readers]!);
-  const reading = buffers.map((_, i) => readPiece(i));
-  try {
-    for (let i = 0; ; i++) {
-      const piece = await reading[i % readers]!;
-      sum.add(piece);
-      if (piece.length < readBytes) return sum;
-      reading[i % readers] = readPiece(i + readers);
-    }
-  } finally {
-    await Promise.allSettled(reading);
-    await handle.close();
-  }
-}
-
-/** Less than `into` holds only where the file ends. */
-async function readUpTo(handle: FileHandle, position: number, into: Uint8Array): Promise<Uint8Array> {
-  for (let done = 0; done < into.length; ) {
-    const { bytesRead } = await handle.read(into, done, into.length - done, position + done);
-    if (bytesRead === 0) return into.subarray(0, done);
-    done += bytesRead;
-  }
-  return into;
+  const { size } = await stat(path);
+  await using reader = new ChunkReader();
+  await reader.read(await reader.open(path, size), 0, size, (part) => sum.add(part));
+  return sum;
 }

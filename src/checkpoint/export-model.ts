@@ -18,7 +18,11 @@ export interface ExportSource {
 /** The master weights of a checkpoint. */
 export const weightsIn = ({ manifest, states }: Pick<TrainingCheckpoint, "manifest" | "states">): ExportSource => ({
   tensors: new Map(Object.entries(manifest.tensors).map(([name, { shape }]) => [name, shape])),
-  read: (name, first, count) => states.read(name, "master", first, count),
+  read: async (name, first, count) => {
+    const values = new Float32Array(count);
+    await states.read(name, "master", first, values);
+    return values;
+  },
 });
 
 /** @throws ModelError where the folder has a model already, or as `writeModel` */

@@ -6,6 +6,7 @@ import type { ResolvedConfig } from "../config/types.ts";
 import { CheckpointError } from "../errors/errors.ts";
 import type { ModelDescription } from "../nn/describe.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
+import type { ResumePoint } from "../zero/state.ts";
 import { together } from "./agree.ts";
 import { publishedSteps } from "./checkpoint-folders.ts";
 import { openTraining, type TrainingCheckpoint } from "./open-training.ts";
@@ -16,20 +17,25 @@ export interface FindOptions {
   readonly group?: ProcessGroup;
   /** Told of each newer checkpoint that is passed over, and why. */
   readonly onDamaged: (text: string, folder: string) => void;
+  /**
+   * What the caller is about to read is enough: where one checkpoint is named, so that none could take its place, its bytes are
+   * checked when they are read, and not before.
+   */
+  readonly checksAsRead?: boolean;
 }
 
 /**
- * Opens a checkpoint whose every byte is as it was written. Every rank of the group calls it with the same path.
+ * Opens a checkpoint whose every byte is as it was written (see `checksAsRead`). Every rank of the group calls it with the same path.
  * @param path of one checkpoint, or of a folder of them: then the newest that is undamaged
  * @throws CheckpointError, on every rank alike
  */
 export async function findTraining(path: string, options: FindOptions): Promise<TrainingCheckpoint> {
-  const { group, onDamaged } = options;
-  if (await exists(join(path, manifestName))) return openVerified(path, group);
+  const { group, onDamaged, checksAsRead = false } = options;
+  if (await exists(join(path, manifestName))) return openVerified(path, group, checksAsRead);
   const candidates = await checkpointsIn(path);
   for (const folder of candidates)
     try {
-      return await openVerified(folder, group);
+      return await openVerified(folder, group, false);
     } catch (error) {
       if (!(error instanceof CheckpointError)) throw error;
       onDamaged(error.message, folder);
@@ -48,12 +54,28 @@ export async function checkpointsIn(path: string): Promise<string[]> {
   );
 }
 
-async function openVerified(folder: string, group: ProcessGroup | undefined): Promise<TrainingCheckpoint> {
+/** What an engine goes on from. Damage that is found while its memory is filled is an error on every rank. */
+export const resumePointOf = ({ folder, manifest, states }: TrainingCheckpoint): ResumePoint => ({
+  progress: manifest.progress,
+  states,
+  filled: async (group, fill) => {
+    await together(group, `the states of checkpoint ${folder}`, async () => {
+      await fill();
+      return [];
+    });
+  },
+});
+
+async function openVerified(
+  folder: string,
+  group: ProcessGroup | undefined,
+  checksAsRead: boolean,
+): Promise<TrainingCheckpoint> {
   let opened: TrainingCheckpoint | undefined;
   try {
     await together(group, `the check of checkpoint ${folder}`, async () => {
       opened = await openTraining(folder);
-      await opened.verify(group?.rank ?? 0, group?.worldSize ?? 1);
+      if (!checksAsRead || !opened.checksReads) await opened.verify(group?.rank ?? 0, group?.worldSize ?? 1);
       return [];
     });
     return opened!;

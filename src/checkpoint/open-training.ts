@@ -8,14 +8,17 @@ import { join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { StateKind, StateSource } from "../zero/state.ts";
+import { ChunkReader } from "./chunk-reader.ts";
 import { verifyFiles } from "./file-problem.ts";
-import { openSafetensors, type SafetensorsFile } from "./safetensors.ts";
+import { chunkBytesOf, hasCheckedBlocks, StateFile } from "./state-file.ts";
 import { kindsOf, type Manifest, manifestName, parseEntryName, parseManifest } from "./training-manifest.ts";
 
 export interface TrainingCheckpoint extends AsyncDisposable {
   readonly folder: string;
   readonly manifest: Manifest;
   readonly states: StateSource;
+  /** Whether what `states` reads is compared with checksums on the way: else only `verify` tells damage. */
+  readonly checksReads: boolean;
   /** Reads the files of every `parts`-th rank, from `part` on, and compares their checksums. @throws CheckpointError */
   verify(part: number, parts: number): Promise<void>;
 }
@@ -23,14 +26,12 @@ export interface TrainingCheckpoint extends AsyncDisposable {
 /** @throws CheckpointError for whatever is missing, of another size or not as the format wants it */
 export async function openTraining(folder: string): Promise<TrainingCheckpoint> {
   const manifest = await readManifest(folder);
-  const files: SafetensorsFile[] = [];
-  const close = async (): Promise<void> => {
-    await Promise.all(files.map((file) => file.close()));
-  };
+  const reader = new ChunkReader(chunkBytesOf(manifest.files));
+  const files: StateFile[] = [];
   try {
-    for (const { name, bytes } of manifest.files) {
-      await checkSize(join(folder, name), bytes);
-      files.push(await openSafetensors(join(folder, name)));
+    for (const saved of manifest.files) {
+      await checkSize(join(folder, saved.name), saved.bytes);
+      files.push(await StateFile.open(folder, saved, reader));
     }
     const pieces = indexOf(files);
     checkCoverage(folder, manifest, pieces);
@@ -38,11 +39,12 @@ export async function openTraining(folder: string): Promise<TrainingCheckpoint> 
       folder,
       manifest,
       states: sourceOf(folder, pieces),
+      checksReads: manifest.files.every(hasCheckedBlocks),
       verify: (part, parts) => verifyFiles(folder, manifest.files, part, parts),
-      [Symbol.asyncDispose]: close,
+      [Symbol.asyncDispose]: () => reader[Symbol.asyncDispose](),
     };
   } catch (error) {
-    await close();
+    await reader[Symbol.asyncDispose]();
     if (error instanceof CheckpointError) throw error;
     throw new CheckpointError((error as Error).message, { cause: error });
   }
@@ -72,17 +74,17 @@ async function checkSize(path: string, wanted: number): Promise<void> {
 interface SavedPiece {
   readonly first: number;
   readonly count: number;
-  readonly file: SafetensorsFile;
+  readonly file: StateFile;
   readonly entry: string;
 }
 
 const keyOf = (name: string, kind: StateKind): string => `${kind} of ${name}`;
 
 /** By tensor and kind, in the order of elements. */
-function indexOf(files: readonly SafetensorsFile[]): Map<string, SavedPiece[]> {
+function indexOf(files: readonly StateFile[]): Map<string, SavedPiece[]> {
   const pieces = new Map<string, SavedPiece[]>();
   for (const file of files)
-    for (const { name: entry, dtype, shape, elements } of file.tensors.values()) {
+    for (const { name: entry, dtype, shape, elements } of file.entries.values()) {
       const parsed = parseEntryName(entry);
       if (!parsed || dtype !== "F32" || shape.length !== 1)
         throw new CheckpointError(
@@ -124,22 +126,18 @@ function sourceOf(folder: string, pieces: ReadonlyMap<string, readonly SavedPiec
   return {
     // What a run goes on from must be there: to say no would start that state anew in silence.
     has: () => true,
-    read: async (name, kind, first, count) => {
-      const end = first + count;
+    read: async (name, kind, first, into) => {
+      const end = first + into.length;
       const held = (pieces.get(keyOf(name, kind)) ?? []).filter((p) => p.first < end && p.first + p.count > first);
-      const values = new Float32Array(count);
       let done = 0;
       for (const piece of held) {
         const from = Math.max(first, piece.first);
-        const part = Math.min(end, piece.first + piece.count) - from;
-        const read = await piece.file.readFloat32(piece.entry, from - piece.first, part);
-        if (part === count) return read;
-        values.set(read, from - first);
-        done += part;
+        const part = into.subarray(from - first, Math.min(end, piece.first + piece.count) - first);
+        await piece.file.read(piece.entry, from - piece.first, part);
+        done += part.length;
       }
-      if (done !== count)
+      if (done !== into.length)
         throw new CheckpointError(`${folder} has ${done} of elements ${first} to ${end} of the ${keyOf(name, kind)}`);
-      return values;
     },
   };
 }

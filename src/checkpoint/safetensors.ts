@@ -10,6 +10,8 @@ export interface SafetensorsFile extends AsyncDisposable {
   readonly path: string;
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   readonly metadata: ReadonlyMap<string, string>;
+  /** Where the header ends and the first tensor may begin. */
+  readonly dataStart: number;
   /** Bytes of elements [firstElement, firstElement + count) of a float tensor, as stored (little-endian). */
   read(name: string, firstElement: number, count: number): Promise<Uint8Array<ArrayBuffer>>;
   /** The same elements as fp32; F16 and BF16 convert exactly. */
@@ -54,15 +56,15 @@ class OpenFile implements SafetensorsFile {
   readonly path: string;
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   readonly metadata: ReadonlyMap<string, string>;
+  readonly dataStart: number;
   readonly #handle: FileHandle;
-  readonly #dataStart: number;
 
   constructor(path: string, handle: FileHandle, dataStart: number, header: Header) {
     this.path = path;
     this.tensors = header.tensors;
     this.metadata = header.metadata;
     this.#handle = handle;
-    this.#dataStart = dataStart;
+    this.dataStart = dataStart;
   }
 
   async read(name: string, firstElement: number, count: number): Promise<Uint8Array<ArrayBuffer>> {
@@ -73,7 +75,7 @@ class OpenFile implements SafetensorsFile {
       );
     }
     const size = floatBytes[floatType(this.path, entry)];
-    return readFully(this.path, this.#handle, this.#dataStart + entry.begin + firstElement * size, count * size);
+    return readFully(this.path, this.#handle, this.dataStart + entry.begin + firstElement * size, count * size);
   }
 
   async readFloat32(name: string, firstElement: number, count: number): Promise<Float32Array<ArrayBuffer>> {

@@ -1,5 +1,6 @@
 /** The front door: from a model and a configuration to a running engine, on whatever world this process is part of. */
 import { resolve } from "node:path";
+import { resumePointOf } from "../checkpoint/find-training.ts";
 import type { JsonObject } from "../checkpoint/training-manifest.ts";
 import { parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { resolveConfig } from "../config/resolve.ts";
@@ -85,7 +86,7 @@ export async function initializeIn<B extends object>(
     transport: world.transport,
     ...(seed !== undefined && { seed }),
     ...(weights && { weights }),
-    ...(saved && { resume: { progress: saved.manifest.progress, states: saved.states } }),
+    ...(saved && { resume: resumePointOf(saved) }),
     ...(signals.length > 0 && { signal: AbortSignal.any(signals) }),
   });
 }

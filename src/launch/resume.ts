@@ -32,7 +32,7 @@ export async function resumeIn(world: World, resumption: Resumption, logger: Log
   let found: TrainingCheckpoint | undefined;
   try {
     const onDamaged = (text: string): void => logger.warn(`an older checkpoint is taken, since ${text}`);
-    found = await findTraining(path, { group: new ProcessGroup(device, transport), onDamaged });
+    found = await findTraining(path, { group: new ProcessGroup(device, transport), onDamaged, checksAsRead: true });
     checkFits(found, describeModel(tuned(model, config)).description, config);
     const changed = changedSettings(found.manifest, { seed: seed ?? found.manifest.seed, config, ...(run && { run }) });
     for (const text of changed) logger.warn(`${found.folder}: ${text}`);

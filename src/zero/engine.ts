@@ -127,11 +127,14 @@ export class Engine<B extends object> {
     let model: DescribedModel | undefined;
     try {
       checkOptions(options);
-      model = describeModel(tuned(options.model, options.config));
-      const engine = new Engine(options, model);
+      const described = describeModel(tuned(options.model, options.config));
+      model = described;
+      const engine = new Engine(options, described);
       engine.notices = await engine.#stores.open(engine.group.rank);
       const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
-      await initialiseWeights(device, engine.#units.all, model, engine.#seed, states);
+      const { all } = engine.#units;
+      const fill = (): Promise<void> => initialiseWeights(device, all, described, engine.#seed, states);
+      await (options.resume ? options.resume.filled(engine.group, fill) : fill());
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
       await quiet(device);
       if (Object.values(engine.plan.residences).some(({ tier }) => tier !== "device")) device.timeline.measureOverlap();

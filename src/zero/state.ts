@@ -3,10 +3,10 @@
  * division by owners is the same at every stage, also where all ranks hold everything: each element is kept once. 16-bit copies
  * of trainable parameters are not kept: rounding the master makes the same bits again.
  */
+import type { Exchanger } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import { type OptimizerPart, optimizerParts } from "../device/ledger.ts";
-import { ModelError } from "../errors/errors.ts";
 import { piecesWithin } from "../plan/layout.ts";
 import type { Elements, Range } from "./elements.ts";
 import type { FlatState } from "./flat.ts";
@@ -22,14 +22,16 @@ export const stateKinds: readonly StateKind[] = [...optimizerParts, "visible"];
 /** Where states come from, by tensor name, kind and element: a model file (weights only) or a checkpoint. */
 export interface StateSource {
   has(name: string, kind: StateKind): boolean;
-  /** fp32 values of elements [first, first + count) of a tensor. */
-  read(name: string, kind: StateKind, first: number, count: number): Promise<Float32Array>;
+  /** Fills `into` with fp32 values of a tensor from element `first` on. */
+  read(name: string, kind: StateKind, first: number, into: Float32Array): Promise<void>;
 }
 
 /** What a run that was saved goes on from. `states` has every kind of every tensor. */
 export interface ResumePoint {
   readonly progress: EngineProgress;
   readonly states: StateSource;
+  /** Runs what reads them, and fails on every rank where that fails on one. */
+  filled(group: Exchanger, fill: () => Promise<void>): Promise<void>;
 }
 
 /** A part of a tensor's state that this rank owns. */
@@ -94,29 +96,37 @@ export function stateRanges(flat: FlatState): StateRange[] {
   );
 }
 
-/** Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces; the next is read while one is put there. */
+/** Memory that values pass through on their way from a source, for one range at a time. */
+export const passingPieces = (): [Float32Array, Float32Array] => [
+  new Float32Array(pieceElements),
+  new Float32Array(pieceElements),
+];
+
+/**
+ * Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces; the next is read while one is put there.
+ * @param pieces see `passingPieces`: new memory for each piece costs more than its bytes
+ */
 export async function writeRange(
   device: Device,
   to: Elements,
   range: Pick<StateRange, "name" | "kind" | "first" | "count" | "offset">,
   source: StateSource,
+  pieces: readonly [Float32Array, Float32Array],
 ): Promise<void> {
   const { name, kind } = range;
   const read = (done: number): Promise<Float32Array> => {
-    const reading = source.read(name, kind, range.first + done, Math.min(pieceElements, range.count - done));
+    const values = pieces[(done / pieceElements) % 2]!.subarray(0, Math.min(pieceElements, range.count - done));
+    const reading = source.read(name, kind, range.first + done, values).then(() => values);
     reading.catch(() => undefined); // told where it is awaited
     return reading;
   };
   let reading = read(0);
   for (let done = 0; done < range.count; done += pieceElements) {
-    const count = Math.min(pieceElements, range.count - done);
     const values = await reading;
+    const count = values.length;
     if (done + count < range.count) reading = read(done + count);
-    if (values.length !== count)
-      throw new ModelError(
-        `the given weights have ${values.length} values of ${name} from element ${range.first + done} on; wanted ${count}`,
-      );
     const dst = to.at(range.offset + done);
+    // An upload takes its copy at once: the values may change from then on.
     if (to.dtype === "f32") device.upload(dst, values, to.queue);
     else {
       const staging = device.allocate("staging", count * dtypeBytes.f32, to.queue, to.tier);

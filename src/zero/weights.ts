@@ -7,6 +7,7 @@ import type { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import { computeQueueOf } from "../device/queue.ts";
+import { ModelError } from "../errors/errors.ts";
 import type { DescribedModel } from "../nn/describe.ts";
 import { type FlatLayout, type PieceRange, piecesWithin } from "../plan/layout.ts";
 import type { Plan } from "../plan/plan.ts";
@@ -14,7 +15,7 @@ import { randomKey } from "../tensor/random.ts";
 import { type Elements, type Range, zeroElements } from "./elements.ts";
 import { type CollectivePart, type FlatState, segmentCalls } from "./flat.ts";
 import { quiet } from "./phase-clock.ts";
-import { heldWithin, pieceElements, type StateKind, type StateSource, writeRange } from "./state.ts";
+import { heldWithin, passingPieces, pieceElements, type StateKind, type StateSource, writeRange } from "./state.ts";
 import type { UnitState } from "./unit.ts";
 
 /** Where given weights come from, by tensor name and element. */
@@ -28,7 +29,14 @@ export interface WeightSource {
 export function weightsOnly(weights: WeightSource): StateSource {
   return {
     has: (name, kind) => kind === "master" && weights.has(name),
-    read: (name, _kind, first, count) => weights.read(name, first, count),
+    read: async (name, _kind, first, into) => {
+      const values = await weights.read(name, first, into.length);
+      if (values.length !== into.length)
+        throw new ModelError(
+          `the given weights have ${values.length} values of ${name} from element ${first} on; wanted ${into.length}`,
+        );
+      into.set(values);
+    },
   };
 }
 
@@ -40,12 +48,13 @@ export async function initialiseWeights(
   seed: number,
   source: StateSource | undefined,
 ): Promise<void> {
+  const pieces = passingPieces();
   const fill = async (kind: StateKind, to: Elements, layout: FlatLayout, part: Range): Promise<void> => {
     zeroElements(device, to, part.start, part.end - part.start);
     for (const range of piecesWithin(layout, part.start, part.end)) {
       // Without delayed updates before, what passes see is the master.
       const held = kind === "visible" && !source?.has(range.name, kind) ? "master" : kind;
-      if (source?.has(range.name, held)) await writeRange(device, to, { ...range, kind: held }, source);
+      if (source?.has(range.name, held)) await writeRange(device, to, { ...range, kind: held }, source, pieces);
       else if (held === "master") draw(device, model, seed, to, range);
     }
   };

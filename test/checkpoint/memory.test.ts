@@ -1,7 +1,7 @@
 // Saving and resuming stream: beside what the ledger holds, the process grows by a few pieces, however large the states are.
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { afterAll, expect, test } from "vitest";
-import { findTraining } from "../../src/checkpoint/find-training.ts";
+import { findTraining, resumePointOf } from "../../src/checkpoint/find-training.ts";
 import { saveCheckpoint } from "../../src/checkpoint/save-training.ts";
 import { joinWorld } from "../../src/launch/world.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
@@ -75,7 +75,7 @@ test.skipIf(!existsSync(rollup))(
         return saved.states.read(...range);
       },
     };
-    const resume = { progress: saved.manifest.progress, states };
+    const resume = { ...resumePointOf(saved), states };
     await using engine = await Engine.create<LanguageBatch>({ ...options(), resume });
     expect(most - before).toBeLessThan(engine.device.ledger.highestInMemory + resumePieces);
     expect(engine.steps).toBe(1);

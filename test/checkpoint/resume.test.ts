@@ -161,16 +161,11 @@ async function statesOf(folder: string): Promise<Map<string, Float32Array>> {
   await using saved = await findTraining(folder, { onDamaged: (text) => expect.fail(text) });
   const states = new Map<string, Float32Array>();
   for (const [name, { shape, trainable }] of Object.entries(saved.manifest.tensors))
-    for (const kind of trainable ? saved.manifest.kinds : (["master"] as const))
-      states.set(
-        `${kind} of ${name}`,
-        await saved.states.read(
-          name,
-          kind,
-          0,
-          shape.reduce((a, b) => a * b, 1),
-        ),
-      );
+    for (const kind of trainable ? saved.manifest.kinds : (["master"] as const)) {
+      const values = new Float32Array(shape.reduce((a, b) => a * b, 1));
+      await saved.states.read(name, kind, 0, values);
+      states.set(`${kind} of ${name}`, values);
+    }
   return states;
 }
 

@@ -179,7 +179,8 @@ describe("a checkpoint's folder", () => {
     const pieces = weights.get(largest[0])!;
     expect(pieces.map((p) => p.length)).toEqual([2 ** 20, 2 ** 20, 70_001 * 32 - 2 ** 21]);
     for (const [i, piece] of pieces.entries()) {
-      const read = await found.states.read(largest[0], "master", i * 2 ** 20, piece.length);
+      const read = new Float32Array(piece.length);
+      await found.states.read(largest[0], "master", i * 2 ** 20, read);
       expect(Buffer.compare(bytesOf(read), bytesOf(piece))).toBe(0);
     }
     const { engine: resumed } = await resume(folder, { model: { vocabularySize: 70_001 } });
@@ -281,6 +282,21 @@ describe("damage is named, and never goes unnoticed", () => {
         else expect([name, outcome]).toEqual([manifestName, unharmed]);
       }
       writeFileSync(path, bytes);
+    }
+  });
+
+  test("a flipped bit that is met while memory is filled: no engine, and the tensor's name", async () => {
+    const { newest } = copyOfGood();
+    const path = join(newest, rankFile);
+    const bytes = readFileSync(path);
+    for (const at of [100, Math.floor(bytes.length / 2), bytes.length - 1]) {
+      const flipped = Buffer.from(bytes);
+      flipped[at]! ^= 4;
+      writeFileSync(path, flipped);
+      const error = await resume(newest).catch((e) => e);
+      expect(error).toBeInstanceOf(CheckpointError);
+      expect(error.message).toContain("step-00000002");
+      if (at > 100) expect(error.message).toMatch(/it is damaged.*\n {2}bytes \d+ to \d+: .* of .*, elements/s);
     }
   });
 

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openAdapterFolder, withAdapter } from "../../src/checkpoint/adapter-folder.ts";
-import { findTraining } from "../../src/checkpoint/find-training.ts";
+import { findTraining, resumePointOf } from "../../src/checkpoint/find-training.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import type { TrainingCheckpoint } from "../../src/checkpoint/open-training.ts";
 import { saveCheckpoint } from "../../src/checkpoint/save-training.ts";
@@ -158,7 +158,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
       ...(job.row && { row: job.row }),
       ...(weights && { weights }),
       ...(job.wantsResidentBytes && { weights: zeros }),
-      ...(saved && { resume: { progress: saved.manifest.progress, states: saved.states } }),
+      ...(saved && { resume: resumePointOf(saved) }),
     });
     const answer = await trainWith(engine, model, job, stop);
     await engine[Symbol.asyncDispose]();
