@@ -11,7 +11,7 @@ export const tuningFaults: readonly Fault[] = [
     law: laws.frozen,
   },
   {
-    name: "what no gradient flows to runs again in the backward pass",
+    name: "what no gradient flows to is gathered to run again",
     file: "src/tensor/tape.ts",
     find: "const needsValues = output.requiresGradient;",
     replace: "const needsValues = true;",

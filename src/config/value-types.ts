@@ -41,7 +41,7 @@ function numeric(node: ConfigNode): number | undefined {
 
 /** True where a number or boolean was read from a text, which works but is better written without quotes. */
 export function isReadFromText(node: ConfigNode, value: unknown): boolean {
-  return node.kind === "scalar" && typeof node.value === "string" && typeof value !== "string";
+  return node.kind === "scalar" && typeof node.value === "string" && ["number", "boolean"].includes(typeof value);
 }
 
 /** A whole number from `min` on; may be written 5e8. */

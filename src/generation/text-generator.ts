@@ -1,7 +1,7 @@
 /** Text from a running model: `for await (const piece of model.generate(prompt))`. */
 import { UsageError } from "../errors/errors.ts";
 import type { LanguageBatch, LanguageModel } from "../nn/models/language-model.ts";
-import { renderChat } from "../tokenizer/chat.ts";
+import { answerClosing, renderChat } from "../tokenizer/chat.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Engine } from "../zero/engine.ts";
 import { checkSampling, type Sampling } from "./sampling.ts";
@@ -13,7 +13,10 @@ export interface GenerateOptions extends Partial<Sampling> {
   readonly tokens?: number | undefined;
   /** The text ends before the first of these. */
   readonly stop?: readonly string[] | undefined;
-  /** The prompt is what a user says: the tokenizer's chat template makes the text of it that the model answers. */
+  /**
+   * The prompt is what a user says: the tokenizer's chat template makes the text of it that the model answers, and the text ends where
+   * the template closes an answer.
+   */
   readonly chat?: boolean | undefined;
   /** Ends the text after the token that is being made. With several ranks one rank's is enough. */
   readonly signal?: AbortSignal | undefined;
@@ -80,11 +83,15 @@ export class TextGenerator implements AsyncDisposable {
     checkSampling(sampling);
     if (!(Number.isSafeInteger(most) && most >= 1))
       throw new UsageError(`tokens: found ${most}; wanted a whole number of at least 1`);
-    const stops = new StopText(options.stop ?? []);
+    const closing = options.chat ? answerClosing(this.tokenizer.settings) : undefined;
+    const closingTokens = closing === undefined ? [] : this.tokenizer.encode(closing);
+    const isOneToken = closingTokens.length === 1;
+    const stops = new StopText([...(options.stop ?? []), ...(closing === undefined || isOneToken ? [] : [closing])]);
+    const ends = isOneToken ? new Set([...this.#ends, closingTokens[0]!]) : this.#ends;
     const { vocabularySize } = this.tokenizer;
     const ids = this.encode(prompt, options);
     const tokens = generateTokens({ engine: this.engine, model: this.#model }, ids, {
-      ...{ ...sampling, tokens: most, vocabularySize, ends: this.#ends, signal: options.signal },
+      ...{ ...sampling, tokens: most, vocabularySize, ends, signal: options.signal },
     });
     const characters = this.tokenizer.stream();
     let made = 0;

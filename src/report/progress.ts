@@ -68,8 +68,8 @@ export function renderValidation(step: number, { loss, rows, rowName, seconds }:
 export function renderSamples(step: number, samples: readonly { prompt: string; text: string | null }[]): string {
   return samples
     .map(({ prompt, text }) => {
-      const made = text === null ? `${printable(prompt)}: none, the logits are not finite` : printable(prompt + text);
-      return `${wrap(`step ${step} sample: ${made}`)}\n`;
+      const made = text === null ? `${prompt}: none, the logits are not finite` : prompt + text;
+      return `${wrap(`step ${step} sample: ${printable(made.replaceAll("\n", "\\n"))}`)}\n`;
     })
     .join("");
 }

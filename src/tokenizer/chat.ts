@@ -90,6 +90,21 @@ export function renderAnswers(
   return { text, answers };
 }
 
+/** What a template writes at the end of an answer, such as `<|im_end|>`; undefined where that is nothing, or not to be told. */
+export function answerClosing(settings: TokenizerSettings): string | undefined {
+  const content = "answer";
+  const messages = [
+    { role: "user", content: "question" },
+    { role: "assistant", content },
+  ];
+  const { text, answers } = renderAnswers(messages, settings);
+  const { start, end } = answers.at(-1) ?? { start: 0, end: 0 };
+  const said = text.slice(start, end);
+  const at = said.lastIndexOf(content);
+  const closing = at === -1 ? "" : said.slice(at + content.length).trim();
+  return closing === "" ? undefined : closing;
+}
+
 /** Up to what closes an answer: a line feed after its last token is written by nobody. */
 function closedLength(said: string, content: string): number {
   const at = said.indexOf(content.trim());

@@ -43,11 +43,12 @@ test("training writes a model that loads again and a log with every field", asyn
 });
 
 function expectEveryField(step: LoggedStep, ranks: number): void {
-  const numbers = ["step", "loss", "gradNorm", "learningRate", "lossScale", "tokensPerSecond"];
+  const numbers = ["step", "loss", "targets", "gradNorm", "learningRate", "lossScale", "tokensPerSecond"];
   const fields = [...numbers, "skipped", "reason", "ranks"];
   expect(Object.keys(step).sort()).toEqual(fields.sort());
   expect(step).toMatchObject({ learningRate: 3e-4, lossScale: 1, skipped: false, reason: null });
-  for (const number of [step.loss, step.gradNorm, step.tokensPerSecond]) expect(number).toBeGreaterThan(0);
+  for (const number of [step.loss, step.targets, step.gradNorm, step.tokensPerSecond])
+    expect(number).toBeGreaterThan(0);
   expect(step.ranks).toHaveLength(ranks);
   for (const { memory, traffic, operations } of step.ranks) {
     expect(Object.keys(memory).sort()).toEqual([...tiers, "peakByPhase"].sort());

@@ -7,7 +7,7 @@ import { freezeFault, frozenBy } from "../../src/nn/freeze.ts";
 function resolve(shunya: object) {
   const file = parseConfigObject({ train_batch_size: 1, optimizer: { type: "AdamW" }, shunya });
   const { draft, problems } = examineConfig({ file, worldSize: 1 });
-  const errors = problems.filter(({ level }) => level === "error");
+  const errors = problems.filter(({ level, path }) => level === "error" || path?.startsWith("shunya."));
   return { freeze: draft.freeze, lora: draft.lora, errors: errors.map(({ path, message }) => `${path}: ${message}`) };
 }
 
@@ -18,7 +18,7 @@ describe("shunya.freeze and shunya.lora", () => {
   });
 
   test("one pattern or a list of them", () => {
-    expect(resolve({ freeze: "*.bias" }).freeze).toEqual(["*.bias"]);
+    expect(resolve({ freeze: "*.bias" })).toMatchObject({ freeze: ["*.bias"], errors: [] });
     expect(resolve({ freeze: ["*.bias", "!*.ln_f.*"] }).freeze).toEqual(["*.bias", "!*.ln_f.*"]);
     for (const freeze of [[], [""], "", 3, [3], { a: 1 }])
       expect(resolve({ freeze }).errors.join(), JSON.stringify(freeze)).toMatch(/^shunya\.freeze: .*a list of names/);

@@ -1,5 +1,7 @@
 // The examples run as their first lines say, on real ranks, and stay as short as they promise.
-import { readFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseConfigFile } from "../../src/config/json.ts";
@@ -39,3 +41,50 @@ test("ds_config.json is accepted as it is, for 1, 2 and 4 ranks", () => {
       warnings: [],
     });
 });
+
+test("Hindi: from text to a model that answers, in few steps", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "shunya-hindi-"));
+  try {
+    const at = (name: string): string => join(folder, name);
+    const made = spawnSync(process.execPath, ["--import", "tsx", example("hindi/make-data.ts"), folder], { cwd: root });
+    expect(made.stderr.toString()).toBe("");
+    const ok = async (...args: string[]): Promise<string> => {
+      const { exitCode, stdout, stderr } = await run(args);
+      expect({ args, exitCode, stderr }).toEqual({ args, exitCode: exitCodes.ok, stderr: "" });
+      return stdout;
+    };
+    const special = ["<|im_start|>", "<|im_end|>"].flatMap((token) => ["--special", token]);
+    await ok(
+      "tokenizer",
+      "train",
+      "--data",
+      at("text.txt"),
+      "--vocab-size",
+      "768",
+      ...special,
+      "--output",
+      at("tokenizer"),
+    );
+    copyFileSync(example("hindi/chat_template.jinja"), at("tokenizer/chat_template.jinja"));
+    const few = [
+      "--ranks",
+      "2",
+      "--steps",
+      "2",
+      "--set",
+      "scheduler.params.warmup_num_steps=1",
+      "--data-cache",
+      at("cache"),
+    ];
+    const first = ["--model", example("hindi/model"), "--tokenizer", at("tokenizer"), "--data", at("text.txt")];
+    await ok("train", ...first, "--config", example("hindi/pretrain.json"), ...few, "--output", at("base"));
+    const then = ["--model", at("base"), "--data", at("chats.jsonl"), "--seq-length", "128"];
+    await ok("train", ...then, "--config", example("hindi/tune.json"), ...few, "--output", at("adapter"));
+    const both = ["--model", at("base"), "--adapter", at("adapter")];
+    await ok("checkpoint", "merge", ...both, "--dtype", "bf16", "--output", at("model"));
+    const ask = ["--chat", "--prompt", "केरल की राजधानी क्या है?", "--tokens", "8", "--temperature", "0"];
+    expect(await ok("generate", "--model", at("model"), ...ask)).not.toBe("");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}, 60_000);

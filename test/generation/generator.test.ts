@@ -178,6 +178,26 @@ test("a prompt as what a user says: the chat template's text, with the beginning
   expect(tokenizer.decode(chatty.encode("why?"))).toBe("why?");
 });
 
+test.each([1, 3])("an answer ends where the chat template closes it, with %d token(s)", async (count) => {
+  await using opened = await openModelFolder(trained);
+  const model = createModel(opened.config);
+  const config = resolveConfig({ overrides: [["train_micro_batch_size_per_gpu", 1]], worldSize: 1 });
+  await using engine = await initializeIn<LanguageBatch>(joinWorld(one), config, { model, weights: opened.weights! });
+  const [prompt, options] = [text.slice(0, 40), { temperature: 2, topK: 256, seed: 3, tokens: 40 }];
+  const plain = new TextGenerator({ engine, model, tokenizer: byteTokenizer });
+  const all = (await whole(plain, prompt, options)).text;
+  const closing = all
+    .slice(2)
+    .match(/[a-z]{3}/)![0]
+    .slice(0, count);
+  const chat_template = `{% for m in messages %}{{ m.content }}{% if m.role == "assistant" %}${closing}{% endif %}{% endfor %}`;
+  const chatty = new TextGenerator({ engine, model, tokenizer: { ...byteTokenizer, settings: { chat_template } } });
+  const found = await whole(chatty, prompt, { ...options, chat: true });
+  expect(found.text).toBe(all.slice(0, all.indexOf(closing)));
+  expect(found.text).not.toBe("");
+  expect(found.end.finish).toBe(count === 1 ? "end" : "stop");
+});
+
 test("what cannot be is refused by name", async () => {
   await using model = await openGenerator(trained, one);
   const refused = (prompt: string, options: GenerateOptions) => expect(model.generate(prompt, options).next()).rejects;

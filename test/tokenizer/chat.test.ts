@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
-import { type ChatMessage, renderAnswers, renderChat } from "../../src/tokenizer/chat.ts";
+import { answerClosing, type ChatMessage, renderAnswers, renderChat } from "../../src/tokenizer/chat.ts";
 import { openTokenizer } from "../../src/tokenizer/tokenizer.ts";
 
 /** As Qwen and many others: every message between two tokens. */
@@ -104,4 +104,11 @@ test("the template may lie in a file of its own", async () => {
   const text = renderChat(messages, tokenizer.settings);
   expect(text).toBe(whole.chatml);
   expect(tokenizer.encode(text).filter((id) => id === tokenizer.idOf("<|im_start|>"))).toHaveLength(5);
+});
+
+test("what closes an answer, where something does", () => {
+  expect(answerClosing(chatml)).toBe("<|im_end|>");
+  expect(answerClosing(headers)).toBe("<|eot_id|>");
+  expect(answerClosing(turns)).toBe("</s>");
+  expect(answerClosing({ chat_template: "{% for m in messages %}{{ m.content }}{% endfor %}" })).toBeUndefined();
 });
