@@ -2,7 +2,7 @@
 
 import { ModelError } from "../errors/errors.ts";
 import type { Gpt2Config } from "../nn/models/gpt2-config.ts";
-import { ConfigReader, parseConfigRecord } from "./json-config.ts";
+import { ConfigReader, mostLayers, parseConfigRecord } from "./json-config.ts";
 
 /** GELU by its tanh form, which GPT-2 was trained with; both names mean the same function. */
 const activations = ["gelu_new", "gelu_pytorch_tanh"];
@@ -30,7 +30,7 @@ export function parseGpt2Config(text: string, path: string): Gpt2Config {
     vocabularySize: read.count("vocab_size"),
     positions: read.count("n_positions"),
     hidden: read.count("n_embd"),
-    layers: read.count("n_layer"),
+    layers: read.count("n_layer", undefined, mostLayers),
     heads: read.count("n_head"),
     layerNormEpsilon: read.number("layer_norm_epsilon", 1e-5, 1),
     initializerRange: read.number("initializer_range", 0.02, 10),

@@ -3,6 +3,9 @@
 import { ModelError } from "../errors/errors.ts";
 import { describeJson } from "./describe.ts";
 
+/** Far more blocks than any model has: each becomes an object here before a tensor is looked for. */
+export const mostLayers = 65_536;
+
 export type JsonRecord = Readonly<Record<string, unknown>>;
 
 /** @param path how errors name the file. Throws ModelError. */
@@ -37,10 +40,10 @@ export class ConfigReader {
   }
 
   /** A positive whole number. */
-  count(key: string, leftOut?: number): number {
+  count(key: string, leftOut?: number, most = Number.MAX_SAFE_INTEGER): number {
     const value = this.record[key] ?? leftOut;
-    const fits = Number.isSafeInteger(value) && (value as number) > 0;
-    this.check(key, fits, "a positive whole number");
+    const fits = Number.isSafeInteger(value) && (value as number) > 0 && (value as number) <= most;
+    this.check(key, fits, `a positive whole number${most === Number.MAX_SAFE_INTEGER ? "" : ` of at most ${most}`}`);
     return fits ? (value as number) : 1;
   }
 

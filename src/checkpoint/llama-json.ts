@@ -2,7 +2,7 @@
 
 import { ModelError } from "../errors/errors.ts";
 import type { LlamaArchitecture, LlamaConfig, SlidingWindow } from "../nn/models/llama-config.ts";
-import { ConfigReader, type JsonRecord, parseConfigRecord } from "./json-config.ts";
+import { ConfigReader, type JsonRecord, mostLayers, parseConfigRecord } from "./json-config.ts";
 import { readRope, renderRopeScaling } from "./rope-json.ts";
 
 /** What Hugging Face calls an architecture, and what it takes where a key is left out. */
@@ -81,7 +81,7 @@ export function parseLlamaConfig(text: string, path: string): LlamaConfig {
   const [hidden, heads, layers] = [
     read.count("hidden_size"),
     read.count("num_attention_heads"),
-    read.count("num_hidden_layers"),
+    read.count("num_hidden_layers", undefined, mostLayers),
   ];
   const keyValueHeads = read.count("num_key_value_heads", family.keyValueHeads ?? heads);
   const headWidth = read.count("head_dim", family.headWidth ?? Math.max(1, Math.floor(hidden / heads)));

@@ -1,4 +1,5 @@
 /** `shunya checkpoint export`: a checkpoint's weights for others to load. */
+import { existsSync } from "node:fs";
 import { adapterShapes, writeAdapterFolder } from "../checkpoint/adapter-folder.ts";
 import { tensorNamesOf } from "../checkpoint/architectures.ts";
 import { type ExportSource, exportModel, refuseModel, valuesIn, weightsIn } from "../checkpoint/export-model.ts";
@@ -12,7 +13,9 @@ import type { Logger } from "../log/logger.ts";
 import { isAdapter } from "../nn/lora.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
+import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import { openModel } from "./job.ts";
+import { checkTokenizerThere, copyTokenizer } from "./tokenizer-files.ts";
 
 export interface ExportRequest {
   readonly folder: string;
@@ -34,17 +37,30 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   const lora = savedLora(manifest);
   checkModel(folder, manifest, model, lora);
   const saved = weightsIn(checkpoint);
+  const tokenizer = await savedTokenizer(manifest, logger);
+  if (tokenizer) checkTokenizerThere(request.output, tokenizer, false);
   if (lora && !request.merge) {
     await exportAdapter(request, { config: model, lora, manifest, saved });
+    if (tokenizer) await copyTokenizer(tokenizer, request.output);
     return;
   }
   const source = lora ? mergedModel(model, lora, saved.read) : saved;
   const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize };
   const { files, bytes } = await exportModel(source, model, request.output, format);
+  if (tokenizer) await copyTokenizer(tokenizer, request.output);
   process.stdout.write(
     `The model of step ${manifest.step} is in ${request.output}: ${formatBytes(bytes)} of weights in ${request.dtype}, ` +
       `${formatMany(files.length, "file")}.\n`,
   );
+}
+
+/** What the run of `train` made tokens with; undefined where the checkpoint does not say it, or it is gone. */
+async function savedTokenizer({ run }: Pick<Manifest, "run">, logger: Logger): Promise<Tokenizer | undefined> {
+  const { model, tokenizer } = run;
+  if (tokenizer === undefined) return model === undefined ? undefined : byteTokenizer;
+  if (typeof tokenizer === "string" && existsSync(tokenizer)) return openTokenizer(tokenizer);
+  logger.warn(`the run's tokenizer ${tokenizer} is not there any more: put its tokenizer.json beside what is written`);
+  return undefined;
 }
 
 interface SavedAdapter {

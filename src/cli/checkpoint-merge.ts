@@ -5,7 +5,7 @@ import type { WeightType } from "../checkpoint/weight-names.ts";
 import { ModelError } from "../errors/errors.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
 import { openAdapted, openJobTokenizer } from "./job.ts";
-import { copyTokenizer } from "./tokenizer-files.ts";
+import { checkTokenizerThere, copyTokenizer } from "./tokenizer-files.ts";
 
 export interface MergeRequest {
   readonly dtype: WeightType;
@@ -15,16 +15,18 @@ export interface MergeRequest {
   readonly output: string;
 }
 
-/** @throws ModelError */
+/** @throws ModelError, UsageError */
 export async function runMerge(request: MergeRequest): Promise<void> {
   await using opened = await openAdapted(request.model, request.adapter);
   const { config, weights, lora } = opened;
   if (!weights || !lora)
     throw new ModelError(`--model ${request.model} has no weights; wanted the folder of the model that was adapted`);
+  const tokenizer = await openJobTokenizer({ tokenizer: undefined, model: request.model });
+  checkTokenizerThere(request.output, tokenizer, false);
   const source = mergedModel(config, lora, (name, first, count) => weights.read(name, first, count));
   const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize };
   const { files, bytes } = await exportModel(source, config, request.output, format);
-  await copyTokenizer(await openJobTokenizer({ tokenizer: undefined, model: request.model }), request.output);
+  await copyTokenizer(tokenizer, request.output);
   process.stdout.write(
     `${request.model} with the adapters of ${request.adapter} is in ${request.output}: ${formatBytes(bytes)} of weights in ` +
       `${request.dtype}, ${formatMany(files.length, "file")}.\n`,

@@ -45,11 +45,7 @@ export async function fetchNamedModels(command: Command, logger: Logger): Promis
 
 async function folderOf(value: string, need: Need, logger: Logger): Promise<string | undefined> {
   const meaning = meaningOf(value);
-  if (meaning.kind !== "hub") {
-    const isName = meaning.kind === "path" && existsSync(value) && parseRepository(value) !== undefined;
-    if (isName) logger.info(`${value} is a folder here, so no hub is asked for a model of that name`);
-    return undefined;
-  }
+  if (meaning.kind !== "hub") return undefined;
   const [{ fetchModel }, { hubSettings }, { FetchProgress }] = await Promise.all([
     import("../hub/fetch-model.ts"),
     import("../hub/settings.ts"),

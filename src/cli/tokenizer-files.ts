@@ -23,7 +23,7 @@ export function checkTokenizerThere(output: string, tokenizer: Tokenizer, overwr
     );
   if (overwrite || readFileSync(there).equals(readFileSync(tokenizer.name))) return;
   throw new UsageError(
-    `--output ${output} holds another ${tokenizerName} than ${tokenizer.name}: name another folder, or give --overwrite to replace it`,
+    `--output ${output} holds another ${tokenizerName} than ${tokenizer.name}: name another folder, or (in training) give --overwrite to replace it`,
   );
 }
 

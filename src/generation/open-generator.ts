@@ -49,6 +49,10 @@ export async function openGenerator(folder: string, options: OpenGeneratorOption
   // Nobody who generates needs to know what would train.
   const warnings = engineConfig.warnings.filter((warning) => !/(^|: )optimizer\./.test(warning));
   for (const notice of [...warnings, ...noticesOf(engine)]) logger.warn(notice);
+  if (own === undefined && config.vocabularySize > byteTokenizer.vocabularySize)
+    logger.warn(
+      `${folder} has no tokenizer.json, so bytes are tokens, and the model has ${config.vocabularySize} tokens; where it was made with a tokenizer, give that`,
+    );
   return new TextGenerator({ engine, model, tokenizer, endTokens: endTokensOf(config) });
 }
 

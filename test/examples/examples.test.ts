@@ -1,6 +1,6 @@
 // The examples run as their first lines say, on real ranks, and stay as short as they promise.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -77,11 +77,27 @@ test("Hindi: from text to a model that answers, in few steps", async () => {
       at("cache"),
     ];
     const first = ["--model", example("hindi/model"), "--tokenizer", at("tokenizer"), "--data", at("text.txt")];
-    await ok("train", ...first, "--config", example("hindi/pretrain.json"), ...few, "--output", at("base"));
+    const saves = ["--save-every", "2", "--output", at("base")];
+    await ok("train", ...first, "--config", example("hindi/pretrain.json"), ...few, ...saves);
+    // A folder that others load has the tokenizer too.
+    await ok("checkpoint", "export", at("base/checkpoints"), "--output", at("exported"));
+    for (const name of ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
+      expect(readFileSync(at(`exported/${name}`)), name).toEqual(readFileSync(at(`tokenizer/${name}`)));
     const then = ["--model", at("base"), "--data", at("chats.jsonl"), "--seq-length", "128"];
     await ok("train", ...then, "--config", example("hindi/tune.json"), ...few, "--output", at("adapter"));
     const both = ["--model", at("base"), "--adapter", at("adapter")];
     await ok("checkpoint", "merge", ...both, "--dtype", "bf16", "--output", at("model"));
+    mkdirSync(at("others"));
+    writeFileSync(at("others/tokenizer.json"), "{}");
+    for (const command of [
+      ["merge", ...both],
+      ["export", at("base/checkpoints")],
+    ]) {
+      const { exitCode, stderr } = await run(["checkpoint", ...command, "--output", at("others")]);
+      expect(exitCode).toBe(exitCodes.user);
+      expect(stderr).toContain("holds another tokenizer.json");
+    }
+    expect(readdirSync(at("others"))).toEqual(["tokenizer.json"]);
     const ask = ["--chat", "--prompt", "केरल की राजधानी क्या है?", "--tokens", "8", "--temperature", "0"];
     expect(await ok("generate", "--model", at("model"), ...ask)).not.toBe("");
   } finally {
