@@ -50,7 +50,7 @@ describe("--model owner/name", () => {
     expect(tooWide(plan.stdout + dry.stdout)).toEqual([]);
   });
 
-  test("is a folder of that path where there is one, and that is said", async () => {
+  test("is a folder of that path where there is one", async () => {
     const parent = join(here, "with-folder");
     mkdirSync(parent);
     writeFiles(parent, { "some/model/config.json": readFileSync(join(tinyModel, "config.json")) });
