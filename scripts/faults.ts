@@ -339,8 +339,8 @@ export const faults: readonly Fault[] = [
   {
     name: "a rank restores its range from the tensor's beginning",
     file: "src/zero/state.ts",
-    find: "source.read(name, kind, range.first + done, Math",
-    replace: "source.read(name, kind, done, Math",
+    find: "source.read(name, kind, range.first + done, values",
+    replace: "source.read(name, kind, done, values",
     law: laws.resumed,
   },
   {
