@@ -34,7 +34,7 @@ export function silentFailure(
   const how = signal === null ? `exited with code ${code} before it was done` : `was ended by ${signal}${hint(signal)}`;
   const tail = stderrTail.trim();
   const last = tail === "" ? "" : `\nIts last output was:\n${tail}`;
-  // Schedulers and `timeout` send SIGTERM to every process of a job, not to the launcher alone.
+  // A rank that is still starting dies of a signal that it would pass on later.
   const asked: readonly (NodeJS.Signals | null)[] = ["SIGINT", "SIGHUP", "SIGTERM"];
   const isInterrupted = code === exitCodes.interrupted || asked.includes(signal);
   const exitCode = isInterrupted ? exitCodes.interrupted : exitCodes.lostRank;

@@ -51,9 +51,9 @@ export function launchRanks(options: LaunchOptions): Launch {
   const descriptors = createShared(native, ranks, arenaBytes);
   const control = native.openRegion(descriptors.control, native.controlBytes(ranks));
   const supervisor = startSupervisor();
-  const stopListening = forwardStops(supervisor, options);
+  const stops = forwardStops(supervisor, options);
   const outcome = supervisor.outcome.finally(() => {
-    stopListening();
+    stops.ignore();
     native.closeRegion(control);
   });
   return {
@@ -70,6 +70,7 @@ export function launchRanks(options: LaunchOptions): Launch {
         { ranks, entry, args, env, descriptors, arenaBytes },
         {
           onData: options.onMessage ?? (() => {}),
+          onAsked: () => stops.askedOfRank(), // no message comes before this call returns
           onFailure: (failure) => options.logger.error(failure.text),
           // Whoever waits for the rank in a collective learns it now and not at the deadline.
           onLost: (rank, exitCode) => native.abortGroup(control, rank, exitCode),
@@ -103,8 +104,15 @@ function closeAll(descriptors: SharedDescriptors): void {
 /** npm passes on a Ctrl-C that the terminal has sent to its children already: that is one request, not two. */
 const echoMs = 300;
 
-/** The first Ctrl-C, SIGTERM or abort asks for a clean stop, the second kills. Returns what undoes the listening. */
-function forwardStops(supervisor: RankSupervisor, options: LaunchOptions): () => void {
+interface Stops {
+  /** A rank was asked in place of this process, or as well: never a second request. */
+  askedOfRank(): void;
+  /** From here on signals do what they do elsewhere. */
+  ignore(): void;
+}
+
+/** The first Ctrl-C, SIGTERM or abort asks for a clean stop, the second kills. */
+function forwardStops(supervisor: RankSupervisor, options: LaunchOptions): Stops {
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   let askedAt: number | undefined;
   const request = (): void => {
@@ -120,8 +128,13 @@ function forwardStops(supervisor: RankSupervisor, options: LaunchOptions): () =>
   for (const signal of signals) process.on(signal, request);
   if (options.signal?.aborted) request();
   else options.signal?.addEventListener("abort", request, { once: true });
-  return () => {
-    for (const signal of signals) process.off(signal, request);
-    options.signal?.removeEventListener("abort", request);
+  return {
+    askedOfRank: () => {
+      if (askedAt === undefined) request();
+    },
+    ignore: () => {
+      for (const signal of signals) process.off(signal, request);
+      options.signal?.removeEventListener("abort", request);
+    },
   };
 }

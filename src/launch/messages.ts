@@ -22,19 +22,25 @@ export interface SwapMessage {
   readonly parents: readonly string[];
 }
 
+/** This rank got SIGTERM: somebody who knows only of processes wants the run to stop. */
+export interface AskedMessage {
+  readonly type: "asked";
+}
+
 /** Stop at the next step border. */
 export interface StopMessage {
   readonly type: "stop";
 }
 
-export type RankMessage = RankErrorMessage | SwapMessage | DataMessage;
+export type RankMessage = RankErrorMessage | SwapMessage | AskedMessage | DataMessage;
 export type LauncherMessage = StopMessage | DataMessage;
 
 /** An entry module may use the channel for messages of its own; those are undefined here. */
 export function asRankMessage(raw: unknown): RankMessage | undefined {
   const type = typeOf(raw);
   if (type === "swap" && !Array.isArray((raw as SwapMessage).parents)) return undefined;
-  return type === "error" || type === "swap" || type === "data" ? (raw as RankMessage) : undefined;
+  const isKnown = type === "error" || type === "swap" || type === "asked" || type === "data";
+  return isKnown ? (raw as RankMessage) : undefined;
 }
 
 export function asLauncherMessage(raw: unknown): LauncherMessage | undefined {

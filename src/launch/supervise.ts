@@ -15,7 +15,7 @@ export interface LaunchOutcome {
   readonly failure: RankFailure | undefined;
 }
 
-/** Ranks that were told that the group failed have this long to end by themselves, then as long again after SIGTERM. */
+/** Ranks that were told that the group failed have this long to end by themselves. */
 const graceMs = 1000;
 /** How long after a rank's exit its last messages and output may still arrive. */
 const lastWordsMs = 250;
@@ -23,6 +23,8 @@ const lastWordsMs = 250;
 export interface SupervisorHooks {
   /** A rank sent something (LaunchedRank.send). */
   readonly onData: (rank: number, payload: unknown) => void;
+  /** A rank was asked to stop from outside. */
+  readonly onAsked: () => void;
   /** The failure that ends this launch; called at most once. */
   readonly onFailure: (failure: RankFailure) => void;
   /** A rank is gone, and others may be waiting for it in a collective. */
@@ -78,7 +80,7 @@ export class RankSupervisor {
   /** Ends every rank now. */
   kill(): void {
     this.#killed = true;
-    this.#signalAll("SIGKILL");
+    this.#endAll();
   }
 
   #watch(process: RankProcess): void {
@@ -88,6 +90,7 @@ export class RankSupervisor {
     child.on("message", (raw) => {
       const message = asRankMessage(raw);
       if (message?.type === "data") this.#hooks.onData(rank, message.payload);
+      if (message?.type === "asked") this.#hooks.onAsked();
       if (message?.type === "swap") for (const parent of message.parents) this.#swapParents.add(parent);
       if (message?.type === "error") this.#fail(thrownFailure(rank, message));
     });
@@ -115,8 +118,7 @@ export class RankSupervisor {
     this.#failure = failure;
     this.#hooks.onFailure(failure);
     this.#hooks.onLost(failure.rank, failure.exitCode);
-    this.#after(graceMs, () => this.#signalAll("SIGTERM"));
-    this.#after(2 * graceMs, () => this.#signalAll("SIGKILL"));
+    this.#after(graceMs, () => this.#endAll());
   }
 
   /**
@@ -140,8 +142,8 @@ export class RankSupervisor {
     this.#settle({ exitCode: this.#failure?.exitCode ?? stopped, failure: this.#failure });
   }
 
-  #signalAll(signal: NodeJS.Signals): void {
-    for (const { child } of this.#running) child.kill(signal);
+  #endAll(): void {
+    for (const { child } of this.#running) child.kill("SIGKILL");
   }
 
   #after(ms: number, run: () => void): void {
@@ -155,7 +157,7 @@ export class RankSupervisor {
   }
 
   readonly #killAtExit = (): void => {
-    this.#signalAll("SIGKILL");
+    this.#endAll();
     this.#removeSwaps();
   };
 }

@@ -120,10 +120,11 @@ test("internal: what a script of the user throws, with its stack", async () => {
 });
 
 test.each([
-  ["SIGTERM", exitCodes.interrupted],
-  ["SIGKILL", exitCodes.lostRank],
-] as const)("a rank that alone gets %s from outside ends the run with code %i", async (signal, code) => {
-  const { child, output: said, ended } = start([...tiny, "--ranks", "2", "--steps", "100000"]);
+  ["SIGTERM", exitCodes.interrupted, /^stopping after this step; once more ends the ranks at once\n$/],
+  ["SIGKILL", exitCodes.lostRank, /rank \d: was ended by SIGKILL/],
+] as const)("a rank that alone gets %s from outside ends the run with code %i", async (signal, code, words) => {
+  const output = join(here, `alone-${signal}`);
+  const { child, output: said, ended } = start([...tiny, "--ranks", "2", "--steps", "100000", "--output", output]);
   await until(() => /^step 10\//m.test(said.stdout) || child.exitCode !== null, 20_000);
   const ranks = execFileSync("pgrep", ["-P", String(child.pid)], { encoding: "utf8" })
     .trim()
@@ -131,8 +132,9 @@ test.each([
   expect(ranks).toHaveLength(2);
   process.kill(Number(ranks[1]), signal);
   const { exitCode, stderr } = await ended;
-  expect(stderr).toMatch(new RegExp(`rank \\d: was ended by ${signal}`));
+  expect(stderr).toMatch(words);
   expect(exitCode).toBe(code);
+  expect(existsSync(join(output, "model.safetensors"))).toBe(signal === "SIGTERM");
 });
 
 test("two runs into one folder: the second is refused, and a lock whose run is gone is not", async () => {

@@ -22,6 +22,8 @@ interface Run {
   readonly lost: number[];
   /** Resolves when every rank has sent something. */
   readonly heard: Promise<void>;
+  /** How often a rank passed a request on. */
+  readonly asked: () => number;
 }
 
 function start(ranks: number, ...args: string[]): Run {
@@ -29,6 +31,7 @@ function start(ranks: number, ...args: string[]): Run {
   const data: Run["data"] = [];
   const failures: RankFailure[] = [];
   const lost: number[] = [];
+  let asked = 0;
   let allHeard = (): void => {};
   const heard = new Promise<void>((resolve) => {
     allHeard = resolve;
@@ -47,12 +50,16 @@ function start(ranks: number, ...args: string[]): Run {
         data.push({ rank, payload: payload as Record<string, unknown> });
         if (new Set(data.map((d) => d.rank)).size === ranks) allHeard();
       },
+      onAsked: () => {
+        asked++;
+        supervisor.stop();
+      },
       onFailure: (failure) => failures.push(failure),
       onLost: (rank) => lost.push(rank),
     },
   );
   for (const file of files) closeSync(file);
-  return { supervisor, data, failures, lost, heard };
+  return { supervisor, data, failures, lost, heard, asked: () => asked };
 }
 
 /** Far from the 30 s that a test may take, and generous to a machine that is busy with other things. */
@@ -118,7 +125,7 @@ test("a rank that exits early is named with its code and its last output", async
   expect(run.supervisor.pids.map(isRunning)).toEqual([false, false]);
 });
 
-test("a rank that ignores SIGTERM is killed", async () => {
+test("a rank that does not end is killed", async () => {
   const run = start(2, "deaf", "1");
   expect((await soon(run.supervisor.outcome)).exitCode).toBe(exitCodes.lostRank);
   expect(run.supervisor.pids.map(isRunning)).toEqual([false, false]);
@@ -138,6 +145,15 @@ test("a stop message ends the ranks cleanly", async () => {
   await run.heard;
   run.supervisor.stop();
   expect(await soon(run.supervisor.outcome)).toEqual({ exitCode: exitCodes.interrupted, failure: undefined });
+  expect(run.data.filter((d) => d.payload.stopped)).toHaveLength(2);
+});
+
+test("a rank that gets SIGTERM asks for a stop of all, and does not end of it", async () => {
+  const run = start(2, "stop");
+  await run.heard;
+  process.kill(run.supervisor.pids[1]!, "SIGTERM");
+  expect(await soon(run.supervisor.outcome)).toEqual({ exitCode: exitCodes.interrupted, failure: undefined });
+  expect(run.asked()).toBe(1);
   expect(run.data.filter((d) => d.payload.stopped)).toHaveLength(2);
 });
 
@@ -175,7 +191,7 @@ test("an entry that does not exist is an error of the rank and not a hang", asyn
       descriptors: { control: 2, arenas: [2] },
       arenaBytes: 0,
     },
-    { onData: () => {}, onFailure: () => {}, onLost: () => {} },
+    { onData: () => {}, onAsked: () => {}, onFailure: () => {}, onLost: () => {} },
   );
   expect((await soon(supervisor.outcome)).failure?.text).toMatch(/missing\.ts/);
 });
