@@ -1,73 +1,34 @@
 // Fine-tuning is PyTorch's and PEFT's: the same losses and gradient norms with frozen parameters and with LoRA, from the same weights
 // and the same adapter. peft/ holds what they made (make_peft.py beside it).
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { openAdapterFolder, withAdapter } from "../../src/checkpoint/adapter-folder.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { mergedModel } from "../../src/checkpoint/merge-adapter.ts";
 import { openSafetensors } from "../../src/checkpoint/safetensors.ts";
-import { resolveConfig } from "../../src/config/resolve.ts";
-import { initializeIn } from "../../src/launch/initialize.ts";
-import { joinWorld } from "../../src/launch/world.ts";
-import type { LanguageBatch, LanguageModel } from "../../src/nn/models/language-model.ts";
-import { createModel, isLlama } from "../../src/nn/models/models.ts";
+import { createModel } from "../../src/nn/models/models.ts";
 import { tuned } from "../../src/nn/tuning.ts";
-import type { WeightSource } from "../../src/zero/weights.ts";
 import type { Job } from "../laws/jobs.ts";
-import { type JobAnswer, run } from "../laws/pool.ts";
+import { run } from "../laws/pool.ts";
+import {
+  type Curve,
+  distance,
+  expectCurve,
+  logitsOf,
+  oraclePath,
+  readOracle,
+  relativeError,
+  type TrainingSettings,
+  trainingJob,
+} from "./training.ts";
 
-const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
-const bytes = readFileSync(pathOf("gpt2-tiny/tokens.bin"));
-const tokens = new Uint16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
-const bases = { gpt2: pathOf("gpt2-tiny/model"), llama: pathOf("llama-family/llama") } as const;
+const bases = { gpt2: oraclePath("gpt2-tiny/model"), llama: oraclePath("llama-family/llama") } as const;
 type Name = keyof typeof bases;
+type Trained = TrainingSettings & Curve;
 
-interface Trained {
-  readonly seq: number;
-  readonly global_batch: number;
-  readonly steps: number;
-  readonly lr: number;
-  readonly weight_decay: number;
-  readonly clip: number;
-  readonly betas: readonly [number, number];
-  readonly eps: number;
-  readonly losses: readonly number[];
-  readonly grad_norms: readonly number[];
-}
+const json = <T>(name: string): T => readOracle<T>(`peft/${name}`);
 
-const json = <T>(name: string): T => JSON.parse(readFileSync(pathOf(`peft/${name}`), "utf8")) as T;
-
-async function jobOf(name: Name, stage: number, expected: Trained, shunya: object): Promise<Job> {
-  await using opened = await openModelFolder(bases[name]);
-  const { lr, weight_decay, betas, eps } = expected;
-  return {
-    model: isLlama(opened.config) ? { kind: "llama", config: opened.config } : { kind: "gpt2", config: opened.config },
-    modelFolder: bases[name],
-    tokens,
-    steps: expected.steps,
-    seqLength: expected.seq,
-    config: {
-      train_batch_size: expected.global_batch,
-      gradient_clipping: expected.clip,
-      optimizer: { type: "AdamW", params: { lr, weight_decay, betas, eps } },
-      zero_optimization: { stage, stage3_param_persistence_threshold: 0 },
-      shunya,
-    },
-  };
-}
-
-/** The largest |found - wanted| / |wanted|. */
-const relativeError = (found: readonly number[], wanted: readonly number[]): number =>
-  Math.max(...wanted.map((w, i) => Math.abs(found[i]! - w) / Math.abs(w)));
-
-function expectTrained({ records }: JobAnswer, expected: Trained): void {
-  const losses = records.map((r) => r.loss);
-  expect(losses).toHaveLength(20);
-  expect(relativeError(losses, expected.losses)).toBeLessThan(2e-5);
-  const norms = records.map((r) => r.gradNorm!);
-  expect(relativeError(norms, expected.grad_norms)).toBeLessThan(1e-4);
-}
+const jobOf = (name: Name, stage: number, expected: Trained, shunya: object): Promise<Job> =>
+  trainingJob(bases[name], stage, expected, { shunya });
 
 const lora = { gpt2: json<Trained & Logits>("gpt2/lora.json"), llama: json<Trained & Logits>("llama/lora.json") };
 
@@ -77,7 +38,7 @@ interface Logits {
 }
 
 describe.each(Object.keys(bases) as Name[])("%s with LoRA is PEFT's", (name) => {
-  const [initial, final] = ["initial", "final"].map((which) => pathOf(`peft/${name}/${which}`)) as [string, string];
+  const [initial, final] = ["initial", "final"].map((which) => oraclePath(`peft/${name}/${which}`)) as [string, string];
   const settings = async () => {
     await using model = await openModelFolder(bases[name]);
     await using adapter = await openAdapterFolder(initial, model.config);
@@ -93,7 +54,8 @@ describe.each(Object.keys(bases) as Name[])("%s with LoRA is PEFT's", (name) => 
   ])("20 steps from the same adapter at stage %i on %i ranks", async (stage, ranks) => {
     const job = await jobOf(name, stage, lora[name], await settings());
     const answer = await run(ranks, { ...job, adapterFolder: initial, wantsWeights: true });
-    expectTrained(answer, lora[name]);
+    expect(answer.records).toHaveLength(20);
+    expectCurve(answer.records, lora[name]);
     await using file = await openSafetensors(`${final}/adapter_model.safetensors`);
     expect([...answer.weights!.keys()].filter((n) => n.includes(".lora_"))).toHaveLength(file.tensors.size);
     for (const [tensor, { elements }] of file.tensors) {
@@ -124,22 +86,6 @@ describe.each(Object.keys(bases) as Name[])("%s with LoRA is PEFT's", (name) => 
   });
 });
 
-/** Logits after the first n tokens, for each n. */
-async function logitsOf(model: LanguageModel, weights: WeightSource, lengths: readonly number[]) {
-  const config = resolveConfig({ overrides: [["train_micro_batch_size_per_gpu", 1]], worldSize: 1 });
-  await using engine = await initializeIn<LanguageBatch>(joinWorld(), config, { model, weights });
-  const found: Float32Array[] = [];
-  for (const length of lengths) {
-    const window = Int32Array.from(tokens.subarray(0, length));
-    found.push(await engine.infer((tape) => model.nextLogits(tape, tape.integers(window, [1, length]))));
-  }
-  return found;
-}
-
-/** The largest |found - wanted|. */
-const distance = (found: ArrayLike<number>, wanted: ArrayLike<number>): number =>
-  Array.from(wanted).reduce((most, w, i) => Math.max(most, Math.abs(found[i]! - w)), 0);
-
 const frozen = json<Record<Name, Trained & { readonly freeze: readonly string[] }>>("frozen.json");
 
 describe.each(Object.keys(bases) as Name[])("%s with frozen parameters is PyTorch's", (name) => {
@@ -150,7 +96,9 @@ describe.each(Object.keys(bases) as Name[])("%s with frozen parameters is PyTorc
     [3, 2],
   ])("20 steps at stage %i on %i ranks", async (stage, ranks) => {
     const { freeze } = frozen[name];
-    expectTrained(await run(ranks, await jobOf(name, stage, frozen[name], { freeze })), frozen[name]);
+    const { records } = await run(ranks, await jobOf(name, stage, frozen[name], { freeze }));
+    expect(records).toHaveLength(20);
+    expectCurve(records, frozen[name]);
   });
 
   test("other parameters frozen are another training, so that the comparison can fail", async () => {
