@@ -7,12 +7,12 @@ import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { loadNative } from "../device/native.ts";
 import { diskAlignmentBytes } from "../device/swap.ts";
+import { directFlag, isDirectRefusal } from "./direct-io.ts";
 
 const blockBytes = 4 * 1024 * 1024;
 /** One is filled while the others are being written. */
 const blockCount = 3;
 
-const direct = constants.O_DIRECT ?? 0;
 const isNew = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
 
 /** Errors are the system's own. */
@@ -40,9 +40,9 @@ export class BlockFile {
   /** @param path of a file that is not there */
   static async create(path: string): Promise<BlockFile> {
     try {
-      return new BlockFile(path, await open(path, isNew | direct, 0o666), direct !== 0);
+      return new BlockFile(path, await open(path, isNew | directFlag, 0o666), directFlag !== 0);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EINVAL") throw error;
+      if (!isDirectRefusal(error)) throw error;
       // Some systems make the file before they refuse direct I/O.
       return new BlockFile(path, await open(path, constants.O_WRONLY | constants.O_CREAT, 0o666), false);
     }
@@ -108,7 +108,7 @@ export class BlockFile {
     try {
       return (await this.#handle.write(block, offset, bytes, position)).bytesWritten;
     } catch (error) {
-      if (!this.#isDirect || (error as NodeJS.ErrnoException).code !== "EINVAL") throw error;
+      if (!this.#isDirect || !isDirectRefusal(error)) throw error;
       await this.#leaveDirect();
       return (await this.#handle.write(block, offset, bytes, position)).bytesWritten;
     }

@@ -96,10 +96,7 @@ export class ChunkReader implements AsyncDisposable {
     slot.of = of;
     slot.index = index;
     // What was under way into that memory ends first.
-    slot.chunk = slot.chunk.then(
-      () => this.#load(slot.memory, of, index),
-      () => this.#load(slot.memory, of, index),
-    );
+    slot.chunk = slot.chunk.catch(() => undefined).then(() => this.#load(slot.memory, of, index));
     slot.chunk.catch(() => undefined); // told where it is awaited
     return slot;
   }

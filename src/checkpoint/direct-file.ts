@@ -5,18 +5,15 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { diskAlignmentBytes } from "../device/swap.ts";
-
-const direct = constants.O_DIRECT ?? 0;
-
-const isRefusal = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === "EINVAL";
+import { directFlag, isDirectRefusal } from "./direct-io.ts";
 
 /** Errors are the system's own. */
 export class DirectFile {
   readonly #path: string;
   #handle: Promise<FileHandle>;
-  /** Files that were opened and are used no more. */
-  readonly #before: FileHandle[] = [];
-  #isDirect = direct !== 0;
+  /** What was opened for direct I/O, where that was refused later. */
+  #refused: FileHandle | undefined;
+  #isDirect: boolean;
 
   private constructor(path: string, handle: FileHandle, isDirect: boolean) {
     this.#path = path;
@@ -26,9 +23,9 @@ export class DirectFile {
 
   static async open(path: string): Promise<DirectFile> {
     try {
-      return new DirectFile(path, await open(path, constants.O_RDONLY | direct), direct !== 0);
+      return new DirectFile(path, await open(path, constants.O_RDONLY | directFlag), directFlag !== 0);
     } catch (error) {
-      if (!isRefusal(error)) throw error;
+      if (!isDirectRefusal(error)) throw error;
       return new DirectFile(path, await open(path, "r"), false);
     }
   }
@@ -48,7 +45,8 @@ export class DirectFile {
   }
 
   async close(): Promise<void> {
-    for (const handle of [...this.#before, await this.#handle]) await handle.close();
+    await this.#refused?.close();
+    await (await this.#handle).close();
   }
 
   async #readSome(into: Uint8Array, done: number, position: number): Promise<number> {
@@ -56,7 +54,7 @@ export class DirectFile {
     try {
       return (await handle.read(into, done, into.length - done, position)).bytesRead;
     } catch (error) {
-      if (!isRefusal(error) || (!this.#isDirect && !this.#before.includes(handle))) throw error;
+      if (!isDirectRefusal(error) || !(this.#isDirect || handle === this.#refused)) throw error;
       this.#leaveDirect(handle);
       return (await (await this.#handle).read(into, done, into.length - done, position)).bytesRead;
     }
@@ -66,7 +64,7 @@ export class DirectFile {
   #leaveDirect(handle: FileHandle): void {
     if (!this.#isDirect) return;
     this.#isDirect = false;
-    this.#before.push(handle);
+    this.#refused = handle;
     this.#handle = open(this.#path, "r");
   }
 }

@@ -25,7 +25,7 @@ export function runOf(
     model: model.config as unknown as JsonObject,
     ...(config.lora && { base: baseOf(job) }),
     data: {
-      ...{ tokens: rows.tokens, windows: sampler.windowCount, seqLength, shuffle: job.shuffle },
+      ...{ tokens: rows.tokens, windows: sampler.rowCount, seqLength, shuffle: job.shuffle },
       ...(prepared.kind === "instructions" && { kind: prepared.kind }),
       ...(weights.length > 0 && { weights }),
     },

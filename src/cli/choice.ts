@@ -4,7 +4,7 @@
  */
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
-import { windowPlaces } from "../data/sampler.ts";
+import { windowPlaces } from "../data/row-places.ts";
 import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import { shortagesOf } from "../report/refusal.ts";
 import { forecastShape } from "./foretell.ts";

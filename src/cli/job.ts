@@ -9,15 +9,9 @@ import { ConversationRows } from "../data/conversation-rows.ts";
 import { type ConversationSummary, summarise } from "../data/conversation-summary.ts";
 import { MixedSampler } from "../data/mixed-sampler.ts";
 import { type PreparedData, type PreparedSource, type PrepareOptions, prepareData } from "../data/prepare.ts";
+import { placesOf, trainingWords } from "../data/row-places.ts";
 import { type Rows, WindowRows } from "../data/rows.ts";
-import {
-  type RowPlaces,
-  RowSampler,
-  type Sampler,
-  type SamplerOptions,
-  samplePlaces,
-  windowPlaces,
-} from "../data/sampler.ts";
+import { RowSampler, type Sampler, type SamplerOptions } from "../data/sampler.ts";
 import { splitOff } from "../data/split.ts";
 import { defaultCacheFolder } from "../data/token-cache.ts";
 import { openRanges } from "../data/tokens.ts";
@@ -262,8 +256,7 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     const sampler = samplerFor(prepared, rows, job);
     const heldOut = prepared.validation;
     const validation = heldOut && validationData(await openSources(heldOut), heldOut);
-    const stepsOf = (trainBatch: number): number =>
-      job.steps ?? Math.max(1, Math.floor(sampler.windowCount / trainBatch));
+    const stepsOf = (trainBatch: number): number => job.steps ?? Math.max(1, Math.floor(sampler.rowCount / trainBatch));
     const resolved = resolveConfig({
       file,
       overrides: job.overrides,
@@ -330,29 +323,12 @@ async function openRows(
 
 function samplerFor({ sources }: PreparedData, rows: Rows, options: SamplerOptions): Sampler {
   const weighed = sources.flatMap(({ weight, ...source }) =>
-    weight === undefined ? [] : [{ name: source.name, weight, rows: placesOf([source], rows.seqLength, source.name) }],
+    weight === undefined
+      ? []
+      : [{ name: source.name, weight, rows: placesOf([source], rows.seqLength, trainingWords(source.name)) }],
   );
   if (weighed.length > 0) return new MixedSampler({ sources: weighed, ...options });
-  return new RowSampler(placesOf(sources, rows.seqLength), options);
-}
-
-/** @throws DataError where there is no row */
-function placesOf(
-  sources: readonly Pick<PreparedSource, "samples" | "tokens">[],
-  seqLength: number,
-  name?: string,
-): RowPlaces {
-  const samples = sources.flatMap((source) => source.samples ?? []);
-  if (samples.length > 0)
-    return samplePlaces(
-      samples.reduce((sum, { count }) => sum + count, 0),
-      name,
-    );
-  return windowPlaces(
-    sources.reduce((sum, { tokens }) => sum + tokens, 0),
-    seqLength,
-    name,
-  );
+  return new RowSampler(placesOf(sources, rows.seqLength, trainingWords()), options);
 }
 
 /** What of a model a configuration may depend on. */

@@ -17,7 +17,7 @@ export interface Sample {
 /** Long enough to tell words from noise, short enough not to be waited for. */
 const sampleTokens = 48;
 
-export class Sampler {
+export class SampleTexts {
   readonly #generator: TextGenerator;
   readonly #model: LanguageModel;
   readonly #prompts: readonly string[];
@@ -32,7 +32,7 @@ export class Sampler {
   }
 
   /** Every rank calls it, between two steps. */
-  async samples(): Promise<Sample[]> {
+  async make(): Promise<Sample[]> {
     const samples: Sample[] = [];
     for (const prompt of this.#prompts) samples.push({ prompt, text: await this.#continue(prompt) });
     return samples;

@@ -30,8 +30,8 @@ export function renderOpening(job: TrainJob, opened: OpenedJob, f: Forecast): st
   const { optimizer, microBatch, gradientAccumulation, worldSize, trainBatch } = config;
   const clipping = config.gradientClipping > 0 ? `gradients clipped at ${config.gradientClipping}` : "no clipping";
   const name = typeof job.model === "string" ? shownModel(job.model) : "chosen";
-  const epochs = (steps * trainBatch) / sampler.windowCount;
-  const perEpoch = sampler.windowCount / trainBatch;
+  const epochs = (steps * trainBatch) / sampler.rowCount;
+  const perEpoch = sampler.rowCount / trainBatch;
   const threads = formatMany(job.threads, "thread");
   const { rowName } = opened.rows;
   const rows: readonly (readonly [string, string])[] = [
@@ -43,7 +43,7 @@ export function renderOpening(job: TrainJob, opened: OpenedJob, f: Forecast): st
       : [
           [
             "data",
-            `${formatMany(opened.rows.tokens, "token")}, ${formatMany(sampler.windowCount, "window")} of ${seqLength}`,
+            `${formatMany(opened.rows.tokens, "token")}, ${formatMany(sampler.rowCount, "window")} of ${seqLength}`,
           ] as const,
         ]),
     ...(validation

@@ -16,7 +16,7 @@ import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
 import { baseOf, type OpenedJob, openJob, type TrainJob } from "./job.ts";
-import { type Sample, Sampler } from "./samples.ts";
+import { type Sample, SampleTexts } from "./samples.ts";
 import { copyTokenizer } from "./tokenizer-files.ts";
 import { recordTrace, type TraceMessage } from "./trace-rank.ts";
 import { type ValidationRecord, validate } from "./validation.ts";
@@ -46,8 +46,8 @@ async function main(): Promise<void> {
   };
   const { lockedBytes, refusedBytes } = engine.device.locked;
   tell({ type: "started", notices: noticesOf(engine), locked: { lockedBytes, refusedBytes } });
-  const sampler = await samplerOf(engine, job, opened, model);
-  const steps = new StepTeller(engine, job, opened, sampler, tell);
+  const sampleTexts = await sampleTextsOf(engine, job, opened, model);
+  const steps = new StepTeller(engine, job, opened, sampleTexts, tell);
   if (job.trace !== undefined) recordTrace(engine, (message) => joinLaunched()?.send(message));
   const checkpoints = new Checkpoints(engine, job, opened, tell, saveFailed);
   let stopped: InterruptedError | NumericalError | undefined;
@@ -110,15 +110,15 @@ function createEngine(
 }
 
 /** Undefined where no samples are asked for, or where there is no room for them. */
-async function samplerOf(
+async function sampleTextsOf(
   engine: Engine<LanguageBatch>,
   { samplePrompts = [] }: TrainJob,
   { tokenizer }: OpenedJob,
   model: LanguageModel,
-): Promise<Sampler | undefined> {
+): Promise<SampleTexts | undefined> {
   if (samplePrompts.length === 0) return undefined;
-  const sampler = new Sampler(engine, { model, tokenizer, prompts: samplePrompts });
-  if (await sampler.fits()) return sampler;
+  const texts = new SampleTexts(engine, { model, tokenizer, prompts: samplePrompts });
+  if (await texts.fits()) return texts;
   createLogger({ rank: engine.group.rank }).warn(
     "there will be no samples: the device budget does not hold their passes beside the states of training; give a larger --device-memory",
   );
@@ -130,7 +130,7 @@ class StepTeller {
   readonly #engine: Engine<LanguageBatch>;
   readonly #job: TrainJob;
   readonly #opened: OpenedJob;
-  readonly #sampler: Sampler | undefined;
+  readonly #sampleTexts: SampleTexts | undefined;
   readonly #tell: (message: TrainMessage) => void;
   /** A step that waits for what is looked at after it. */
   #held: StepRecord | undefined;
@@ -139,13 +139,13 @@ class StepTeller {
     engine: Engine<LanguageBatch>,
     job: TrainJob,
     opened: OpenedJob,
-    sampler: Sampler | undefined,
+    sampleTexts: SampleTexts | undefined,
     tell: (message: TrainMessage) => void,
   ) {
     this.#engine = engine;
     this.#job = job;
     this.#opened = opened;
-    this.#sampler = sampler;
+    this.#sampleTexts = sampleTexts;
     this.#tell = tell;
     engine.on("step", (record) => {
       this.#held = record;
@@ -158,7 +158,7 @@ class StepTeller {
     if (!this.#held) return;
     this.flush({
       validation: validation && (await validate(this.#engine, validation, config.microBatch)),
-      samples: await this.#sampler?.samples(),
+      samples: await this.#sampleTexts?.make(),
     });
   }
 
@@ -171,7 +171,7 @@ class StepTeller {
   #isDue(step: number): boolean {
     const { validation, steps } = this.#opened;
     const { evalEvery } = this.#job;
-    const isAsked = validation !== undefined || this.#sampler !== undefined;
+    const isAsked = validation !== undefined || this.#sampleTexts !== undefined;
     return isAsked && (step === steps || (evalEvery !== undefined && step % evalEvery === 0));
   }
 }

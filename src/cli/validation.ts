@@ -1,8 +1,7 @@
 /** The loss on data that are not trained on: every row, the same ones each time, dealt to the ranks. */
 import type { PreparedSource } from "../data/prepare.ts";
+import { placesOf, type RowPlaces } from "../data/row-places.ts";
 import type { Rows } from "../data/rows.ts";
-import type { RowPlaces } from "../data/sampler.ts";
-import { DataError } from "../errors/errors.ts";
 import type { LanguageBatch } from "../nn/models/language-model.ts";
 import type { Engine } from "../zero/engine.ts";
 
@@ -18,26 +17,19 @@ export interface ValidationRecord {
 /** Held-out data, opened. */
 export interface ValidationData {
   readonly rows: Rows;
-  readonly places: Pick<RowPlaces, "count" | "stride">;
+  readonly places: RowPlaces;
 }
 
+const words = {
+  name: "the validation data",
+  advice: "hold out a larger part with --validation, or name more with --validation-data",
+} as const;
+
 /** @param sources that the rows are of @throws DataError where there is no row */
-export function validationData(rows: Rows, sources: readonly PreparedSource[]): ValidationData {
-  const { seqLength } = rows;
-  const more = "hold out a larger part with --validation, or name more with --validation-data";
-  if (sources.some(({ samples }) => samples)) {
-    const count = sources.reduce((sum, { samples }) => sum + (samples?.count ?? 0), 0);
-    if (count === 0) throw new DataError(`the validation data have no conversation; wanted at least one: ${more}`);
-    return { rows, places: { count, stride: 1 } };
-  }
-  const count = Math.max(0, Math.floor((rows.tokens - 1) / seqLength));
-  if (count === 0)
-    throw new DataError(
-      `the validation data have ${rows.tokens} tokens; wanted at least ${seqLength + 1}, one window of ${seqLength} and its last ` +
-        `target: ${more}`,
-    );
-  return { rows, places: { count, stride: seqLength } };
-}
+export const validationData = (rows: Rows, sources: readonly PreparedSource[]): ValidationData => ({
+  rows,
+  places: placesOf(sources, rows.seqLength, words),
+});
 
 /**
  * Every rank calls it, between two steps. In each round rank r has the r-th m rows; what is missing in the last one are rows without

@@ -24,6 +24,21 @@ export async function identify(paths: readonly string[]): Promise<FileIdentity[]
   return identities;
 }
 
+/** What `onRead` of these files' readers adds up to. @param onProgress told bytes read of all bytes */
+export function progressOf(
+  files: readonly FileIdentity[],
+  onProgress: ((readBytes: number, allBytes: number) => void) | undefined,
+): (bytes: number) => void {
+  const allBytes = bytesOf(files);
+  let readBytes = 0;
+  return (bytes) => {
+    readBytes += bytes;
+    onProgress?.(readBytes, allBytes);
+  };
+}
+
+export const bytesOf = (files: readonly FileIdentity[]): number => files.reduce((sum, { size }) => sum + size, 0);
+
 /** @param before as `identify` gave it for the same paths @throws DataError where a file is another now */
 export async function checkUnchanged(paths: readonly string[], before: readonly FileIdentity[]): Promise<void> {
   const after = await identify(paths);

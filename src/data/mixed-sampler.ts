@@ -1,6 +1,7 @@
 /** Samples from several sources by weight: which row of which source is sample number s, found by calculation. */
 
-import { type RowPlaces, RowSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
+import type { RowPlaces } from "./row-places.ts";
+import { RowSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 
 /** Weights are rounded to this share of all samples; every source has one slot at least. */
 const slotCount = 10_000;
@@ -32,7 +33,7 @@ interface Part {
  */
 export class MixedSampler implements Sampler {
   /** Rows of all sources. */
-  readonly windowCount: number;
+  readonly rowCount: number;
   readonly #parts: readonly Part[];
   /** Of each slot of a cycle: the source, and how many slots before it are the same source's. */
   readonly #cycle: readonly { readonly part: number; readonly before: number }[];
@@ -48,7 +49,7 @@ export class MixedSampler implements Sampler {
       firstPlace += rows.places;
       return part;
     });
-    this.windowCount = this.#parts.reduce((sum, { sampler }) => sum + sampler.windowCount, 0);
+    this.rowCount = this.#parts.reduce((sum, { sampler }) => sum + sampler.rowCount, 0);
     this.#cycle = cycleOf(quotas);
   }
 
@@ -56,7 +57,7 @@ export class MixedSampler implements Sampler {
   shares(samples: number): { name: string; share: number; epochs: number }[] {
     return this.#parts.map(({ name, quota, sampler }) => {
       const share = quota / this.#cycle.length;
-      return { name, share, epochs: (share * samples) / sampler.windowCount };
+      return { name, share, epochs: (share * samples) / sampler.rowCount };
     });
   }
 

@@ -7,7 +7,7 @@ import { byteTokenizer } from "../tokenizer/tokenizer.ts";
 import type { DocumentFile } from "./documents.ts";
 import type { TextTokenizer } from "./encode-batch.ts";
 import { type Encoders, inThisThread, type TokenizerModule, WorkerEncoders } from "./encoders.ts";
-import { checkUnchanged, identify } from "./file-identity.ts";
+import { bytesOf, checkUnchanged, identify, progressOf } from "./file-identity.ts";
 import { describeFindings, type Finding, Findings } from "./findings.ts";
 import { holdsInstructions } from "./instruction-records.ts";
 import type { SampleRange } from "./sample-file.ts";
@@ -192,17 +192,12 @@ async function cachedEntry(
     tokenizer: { name: tokenizerName, entries, endOfText, files: tokenizerFiles },
     ...{ ...made, isSearched, files: identities },
   };
-  const allBytes = identities.reduce((sum, { size }) => sum + size, 0);
-  let readBytes = 0;
-  const onRead = (bytes: number): void => {
-    readBytes += bytes;
-    options.onProgress?.(name, readBytes, allBytes);
-  };
+  const onRead = progressOf(identities, (readBytes, allBytes) => options.onProgress?.(name, readBytes, allBytes));
   const entryName = cache.nameOf(key);
   const found =
     (await cache.find(entryName)) ??
     (await cache.make(entryName, async (...handles) => {
-      await using encoders = encodersFor(options, allBytes);
+      await using encoders = encodersFor(options, bytesOf(identities));
       const filled = await fill(handles, { encoders, findings: new Findings(), isSearched, onRead });
       await checkUnchanged(paths, identities);
       return filled;

@@ -2,7 +2,7 @@
 
 import { DataError, UsageError } from "../errors/errors.ts";
 import { type DocumentFile, documentsOf } from "./documents.ts";
-import { checkUnchanged, identify } from "./file-identity.ts";
+import { checkUnchanged, identify, progressOf } from "./file-identity.ts";
 import { describeFindings } from "./findings.ts";
 import { piecesOf } from "./pieces.ts";
 import { type DataSource, findSources, type SourceFile } from "./source-files.ts";
@@ -35,12 +35,7 @@ export async function readTexts(args: readonly string[], options: TextOptions): 
 async function readSource({ name, files, isSearched, findings }: DataSource, options: TextOptions): Promise<void> {
   const paths = files.map(({ path }) => path);
   const identities = await identify(paths);
-  const allBytes = identities.reduce((sum, { size }) => sum + size, 0);
-  let readBytes = 0;
-  const onRead = (bytes: number): void => {
-    readBytes += bytes;
-    options.onProgress?.(name, readBytes, allBytes);
-  };
+  const onRead = progressOf(identities, (readBytes, allBytes) => options.onProgress?.(name, readBytes, allBytes));
   const reading = { textField: options.textField, isSearched, findings, onRead };
   for (const file of files) {
     for await (const { text } of piecesOf(documentsOf(file as DocumentFile, reading), options.longest))

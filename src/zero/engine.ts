@@ -263,6 +263,7 @@ export class Engine<B extends object> {
     if (this.#tape) throw new UsageError("engine.step was called before engine.backward(loss)");
     if (this.#microBatch < config.gradientAccumulation) return undefined;
     this.#clock.begin("step");
+    this.#microBatch = 0; // also where the ranks do not agree: what these had is dropped
     const { loss, targets, norm: scaledNorm, nonFinite } = await this.#agree();
     const { lossScale, nextUpdate } = this.#counter;
     const norm = scaledNorm / lossScale;
@@ -271,7 +272,6 @@ export class Engine<B extends object> {
     const clipFactor = clip > 0 ? Math.min(1, clip / (norm + 1e-6)) : 1;
     const update = skipped ? undefined : { update: nextUpdate, gradientScale: clipFactor / lossScale };
     await this.#step.run(this.#units.all, this.steps + 1, update, (unit) => this.#savings.passed(unit));
-    this.#microBatch = 0;
     const stop = this.#counter.finish(skipped);
     await this.#clock.end("step");
     const reports = await exchangeReports(this.group, reportOf(this.device));

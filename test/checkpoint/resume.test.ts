@@ -1,6 +1,6 @@
 // Law: a run that was saved and resumed is, to the bit, the run that never stopped; at other world sizes and stages the states
 // are the same to the bit and training goes on.
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { findTraining } from "../../src/checkpoint/find-training.ts";
@@ -8,7 +8,7 @@ import { stepFolderName } from "../../src/checkpoint/training-manifest.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
 import type { Job } from "../laws/jobs.ts";
 import { gpt2, type ModelSpec } from "../laws/models.ts";
-import { run } from "../laws/pool.ts";
+import { lawPool, run } from "../laws/pool.ts";
 import { temporaryFolder } from "./files.ts";
 
 const here = temporaryFolder();
@@ -102,6 +102,28 @@ const cases: readonly Case[] = [
     model: { kind: "odd" as const, hidden: 20, vocabulary: 31 },
   })),
 ];
+
+test("damage that one rank meets while it fills its memory ends all of them, before the first step", async () => {
+  const folder = newFolder();
+  const job = jobOf({ ranks: 2, stage: 3, precision: "bf16", accumulation: 1 });
+  const saved = await run(2, { ...job, steps: half, save: { folder, afterStep: half } });
+  const step = join(folder, stepFolderName(half));
+  // Of rank 1's own file, which at the same number of ranks it alone reads beyond the header.
+  const file = join(step, "rank-0001-of-0002.safetensors");
+  const bytes = readFileSync(file);
+  bytes[bytes.length - 1]! ^= 1;
+  writeFileSync(file, bytes);
+  const ranks = await lawPool().attempt(2, { ...job, resume: step });
+  for (const { records, error } of ranks) {
+    expect(records).toEqual([]);
+    expect(error?.name).toBe("CheckpointError");
+    expect(error?.message).toMatch(/rank-0001-of-0002\.safetensors.* it is damaged/s);
+  }
+  bytes[bytes.length - 1]! ^= 1;
+  writeFileSync(file, bytes);
+  expect((await run(2, { ...job, resume: step })).records).toHaveLength(whole - half);
+  expect(saved.records).toHaveLength(half);
+});
 
 describe("resumed as if it had never stopped", () => {
   for (const c of cases) {

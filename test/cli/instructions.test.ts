@@ -93,7 +93,7 @@ describe("refused", () => {
       ["--data", "chats.jsonl", "--validation-data", "plain.txt"],
       /--data holds conversations.*--validation-data holds text/,
     ],
-    ["nothing held out", ["--data", "chats.jsonl", "--validation", "0.1"], /the validation data have no conversation/],
+    ["nothing held out", ["--data", "chats.jsonl", "--validation", "0.1"], /the validation data has no conversation/],
   ])("%s", async (_, flags, wanted) => {
     const { exitCode, stderr } = await run(
       ["train", "--model", "model", "--data-cache", "cache", "--steps", "1", ...flags],

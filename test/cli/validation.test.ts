@@ -88,7 +88,7 @@ test.each([
   ["two ways at once", ["--validation", "0.1", "--validation-data", "eight.bin"], /give one of them/],
   ["no data to evaluate", ["--eval-every", "5"], /--eval-every needs something to look at/],
   ["a share of all", ["--validation", "1"], /--validation.*"1".*below 1/],
-  ["less than a window", ["--validation", "0.0001"], /the validation data have 0 tokens; wanted at least 17/],
+  ["less than a window", ["--validation", "0.0001"], /the validation data has 0 tokens; wanted at least 17/],
   ["a file that is not there", ["--validation-data", "nowhere.txt"], /nowhere\.txt: no such file/],
 ])("refused: %s", async (_, flags, message) => {
   const args = ["train", "--model", tinyModel, "--data", "train.bin", "--seq-length", "16", "--steps", "1", ...flags];

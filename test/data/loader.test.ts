@@ -3,8 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { DataLoader } from "../../src/data/loader.ts";
+import { windowPlaces } from "../../src/data/row-places.ts";
 import { WindowRows } from "../../src/data/rows.ts";
-import { RowSampler, windowPlaces } from "../../src/data/sampler.ts";
+import { RowSampler } from "../../src/data/sampler.ts";
 import type { TokenSource } from "../../src/data/tokens.ts";
 import { DataError } from "../../src/errors/errors.ts";
 import { openTokens } from "./prepared.ts";
@@ -38,7 +39,7 @@ describe("windows", () => {
     [2, 1, 1],
     [60019, 64, 937],
   ])("%i tokens in windows of %i: %i", (tokenCount, seqLength, windows) => {
-    expect(sampler(tokenCount, seqLength).windowCount).toBe(windows);
+    expect(sampler(tokenCount, seqLength).rowCount).toBe(windows);
   });
 
   test.each([0, 1, 4])("%i tokens are too few for a window of 4", (tokenCount) => {

@@ -2,8 +2,9 @@
 import { describe, expect, test } from "vitest";
 import { DataLoader } from "../../src/data/loader.ts";
 import { MixedSampler } from "../../src/data/mixed-sampler.ts";
+import { trainingWords, windowPlaces } from "../../src/data/row-places.ts";
 import { WindowRows } from "../../src/data/rows.ts";
-import { RowSampler, windowPlaces } from "../../src/data/sampler.ts";
+import { RowSampler } from "../../src/data/sampler.ts";
 import { DataError } from "../../src/errors/errors.ts";
 import { DataFolder } from "./prepared.ts";
 
@@ -53,7 +54,7 @@ describe("weights", () => {
 describe("windows", () => {
   test("each source sees every window once an epoch, begins anew by itself, and never crosses into another", () => {
     const sampler = mix([3, 1], [6, 20]);
-    expect(sampler.windowCount).toBe(26);
+    expect(sampler.rowCount).toBe(26);
     const firsts = Array.from({ length: 80 }, (_, sample) => sampler.place(sample));
     const small = firsts.filter((first) => first < 25);
     const large = firsts.filter((first) => first >= 25);
@@ -75,7 +76,7 @@ describe("windows", () => {
   });
 
   test("a source of less than a window is named", () => {
-    const make = () => windowPlaces(4, seqLength, "b.txt");
+    const make = () => windowPlaces(4, seqLength, trainingWords("b.txt"));
     expect(make).toThrow(DataError);
     expect(make).toThrow(/b\.txt has 4 tokens; wanted at least 5/);
   });

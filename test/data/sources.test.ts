@@ -3,7 +3,8 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { RowSampler, windowPlaces } from "../../src/data/sampler.ts";
+import { windowPlaces } from "../../src/data/row-places.ts";
+import { RowSampler } from "../../src/data/sampler.ts";
 import { openRanges } from "../../src/data/tokens.ts";
 import { byteTokenizer } from "../../src/tokenizer/tokenizer.ts";
 import { DataFolder } from "./prepared.ts";
@@ -101,7 +102,7 @@ test("plain text and token files are read where they lie, with the windows they 
   const before = [...Buffer.from(text), 1, 2];
   expect(now.count).toBe(before.length);
   const sampler = new RowSampler(windowPlaces(now.count, 16), { seed: 42, shuffle: true });
-  for (let sample = 0; sample < 2 * sampler.windowCount; sample++) {
+  for (let sample = 0; sample < 2 * sampler.rowCount; sample++) {
     const first = 16 * sampler.window(sample);
     expect([...(await now.read(first, 17))]).toEqual(before.slice(first, first + 17));
   }

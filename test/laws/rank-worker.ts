@@ -145,8 +145,10 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
   let saved: TrainingCheckpoint | undefined;
   let isEngines = false; // whose device and transport are: an engine that cannot be made closes them itself
   try {
-    if (job.resume !== undefined)
-      saved = await findTraining(job.resume, { group: new ProcessGroup(device, transport), onDamaged: () => {} });
+    if (job.resume !== undefined) {
+      const group = new ProcessGroup(device, transport);
+      saved = await findTraining(job.resume, { group, onDamaged: () => {}, checksAsRead: true });
+    }
     isEngines = true;
     const model = buildModel(job.model, rank);
     engine = await Engine.create<LanguageBatch>({

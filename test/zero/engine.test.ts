@@ -180,6 +180,14 @@ describe("targets that do not count", () => {
     await expect(failing).rejects.toThrow(message);
   });
 
+  test("what is refused at the end of a step is dropped with it, and the next one is as if it had not been", async () => {
+    await using engine = await engineOf({ job: { ...job, config } });
+    await using other = await engineOf({ job: { ...job, config } });
+    await expect(step(engine, [7, 9], 15)).rejects.toThrow(UsageError);
+    const [{ record: found }, { record: wanted }] = [await step(engine, [7, 9], 16), await step(other, [7, 9], 16)];
+    expect([found.step, found.loss, found.gradNorm]).toEqual([1, wanted.loss, wanted.gradNorm]);
+  });
+
   test("refused: another number in the same step", async () => {
     await using engine = await engineOf({ job: { ...job, config } });
     await engine.backward(await engine.forward(counting(7), { stepTargets: 16 }));
