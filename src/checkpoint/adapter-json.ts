@@ -45,7 +45,7 @@ export function parseAdapterConfig(text: string, path: string): AdapterConfig {
   read.check("target_modules", targets !== undefined, `a list of names, or "${allLinear}"; patterns are not read`);
   const rank = read.count("r");
   const alpha = read.number("lora_alpha", 8, 1e9);
-  read.check("lora_alpha", alpha > 0, "a number above 0");
+  read.check("lora_alpha", alpha > 0 && record.lora_alpha !== null, "a number above 0");
   const lora: LoraConfig = {
     rank,
     alpha,

@@ -2,8 +2,7 @@
 import { Command } from "commander";
 import { defaultFormat, type WeightType } from "../checkpoint/weight-names.ts";
 import { createLogger } from "../log/logger.ts";
-import { dtypeOption } from "./output-flags.ts";
-import { parseBytes } from "./parse.ts";
+import { dtypeOption, shardSizeOption } from "./output-flags.ts";
 
 export function checkpointCommand(): Command {
   return new Command("checkpoint")
@@ -37,7 +36,7 @@ const verifyCommand = (): Command =>
 interface FormatFlags {
   readonly output: string;
   readonly dtype: WeightType;
-  readonly maxShardSize: number;
+  readonly maxShardSize?: number;
 }
 
 interface ExportFlags extends FormatFlags {
@@ -49,7 +48,7 @@ const addFormat = (command: Command): Command =>
   command
     .requiredOption("--output <folder>", "gets config.json and the weights")
     .addOption(dtypeOption("--dtype").default(defaultFormat.dtype))
-    .option("--max-shard-size <size>", "bytes of a file of weights", parseBytes, defaultFormat.maxShardBytes);
+    .addOption(shardSizeOption());
 
 const exportCommand = (): Command =>
   addFormat(new Command("export"))

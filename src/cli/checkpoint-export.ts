@@ -6,7 +6,7 @@ import { type ExportSource, exportModel, refuseModel, valuesIn, weightsIn } from
 import { findTraining } from "../checkpoint/find-training.ts";
 import { mergedModel } from "../checkpoint/merge-adapter.ts";
 import type { Manifest } from "../checkpoint/training-manifest.ts";
-import type { WeightType } from "../checkpoint/weight-names.ts";
+import { defaultFormat, type WeightType } from "../checkpoint/weight-names.ts";
 import type { LoraConfig } from "../config/types.ts";
 import { CheckpointError, UsageError } from "../errors/errors.ts";
 import type { Logger } from "../log/logger.ts";
@@ -21,7 +21,7 @@ export interface ExportRequest {
   readonly folder: string;
   readonly output: string;
   readonly dtype: WeightType;
-  readonly maxShardSize: number;
+  readonly maxShardSize?: number;
   /** Of a run with LoRA: one model instead of the adapters. */
   readonly merge?: true;
   /** Where the checkpoint does not say it. */
@@ -45,7 +45,7 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
     return;
   }
   const source = lora ? mergedModel(model, lora, saved.read) : saved;
-  const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize };
+  const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize ?? defaultFormat.maxShardBytes };
   const { files, bytes } = await exportModel(source, model, request.output, format);
   if (tokenizer) await copyTokenizer(tokenizer, request.output);
   process.stdout.write(

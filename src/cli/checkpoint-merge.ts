@@ -1,7 +1,7 @@
 /** `shunya checkpoint merge`: a model and its adapters as one model. */
 import { exportModel } from "../checkpoint/export-model.ts";
 import { mergedModel } from "../checkpoint/merge-adapter.ts";
-import type { WeightType } from "../checkpoint/weight-names.ts";
+import { defaultFormat, type WeightType } from "../checkpoint/weight-names.ts";
 import { ModelError } from "../errors/errors.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
 import { openAdapted, openJobTokenizer } from "./job.ts";
@@ -9,7 +9,7 @@ import { checkTokenizerThere, copyTokenizer } from "./tokenizer-files.ts";
 
 export interface MergeRequest {
   readonly dtype: WeightType;
-  readonly maxShardSize: number;
+  readonly maxShardSize?: number;
   readonly model: string;
   readonly adapter: string;
   readonly output: string;
@@ -24,7 +24,7 @@ export async function runMerge(request: MergeRequest): Promise<void> {
   const tokenizer = await openJobTokenizer({ tokenizer: undefined, model: request.model });
   checkTokenizerThere(request.output, tokenizer, false);
   const source = mergedModel(config, lora, (name, first, count) => weights.read(name, first, count));
-  const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize };
+  const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize ?? defaultFormat.maxShardBytes };
   const { files, bytes } = await exportModel(source, config, request.output, format);
   await copyTokenizer(tokenizer, request.output);
   process.stdout.write(

@@ -2,7 +2,7 @@
 import { type Command, Option } from "commander";
 import { defaultFormat, type ModelFormat, type WeightType, weightTypes } from "../checkpoint/weight-names.ts";
 import { UsageError } from "../errors/errors.ts";
-import { parseBytes } from "./parse.ts";
+import { parsePositiveBytes } from "./parse.ts";
 
 export interface OutputFlags {
   readonly output?: string;
@@ -14,10 +14,11 @@ export interface OutputFlags {
 export const dtypeOption = (dtypeFlag: string): Option =>
   new Option(`${dtypeFlag} <type>`, "of the weights that are written").choices(Object.keys(weightTypes));
 
+export const shardSizeOption = (): Option =>
+  new Option("--max-shard-size <size>", "bytes of a file of weights (default: 5GB)").argParser(parsePositiveBytes);
+
 export const addOutputFormat = (command: Command): Command =>
-  command
-    .addOption(dtypeOption("--output-dtype"))
-    .option("--max-shard-size <size>", "bytes of a file of weights (default: 5GB)", parseBytes);
+  command.addOption(dtypeOption("--output-dtype")).addOption(shardSizeOption());
 
 /** @throws UsageError where nothing is written */
 export function outputFormatOf({ output, outputDtype, maxShardSize }: OutputFlags): Partial<ModelFormat> | undefined {

@@ -24,6 +24,12 @@ export function parseBytes(text: string): number {
   return Math.floor(Number(match[1]) * unit);
 }
 
+export function parsePositiveBytes(text: string): number {
+  const bytes = parseBytes(text);
+  if (bytes > 0) return bytes;
+  throw new InvalidArgumentError(`found "${text}"; wanted a size above 0.`);
+}
+
 const suffixDigits: Readonly<Record<string, number>> = { "": 0, k: 3, m: 6, b: 9, g: 9, t: 12 };
 
 /**

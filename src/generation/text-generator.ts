@@ -65,6 +65,7 @@ export class TextGenerator implements AsyncDisposable {
 
   /** The tokens that the model reads first. @throws UsageError, DataError for a chat without a template or one it refuses */
   encode(prompt: string, { chat = false }: Pick<GenerateOptions, "chat"> = {}): Int32Array {
+    if (typeof prompt !== "string") throw new UsageError(`prompt: found ${typeof prompt}; wanted text`);
     if (prompt === "") throw new UsageError("the prompt is empty; give at least one character");
     const { tokenizer } = this;
     if (!chat) return Int32Array.from(tokenizer.encode(prompt, { addSpecialTokens: true }));

@@ -14,14 +14,20 @@ export function frozenBy(patterns: readonly string[]): (name: string) => boolean
   return (name) => rules.findLast(({ matches }) => matches(name))?.freezes ?? false;
 }
 
-/** What is wrong with the first pattern that fits no name, or with all of them; undefined: nothing. @param names of all parameters */
+/** What is wrong with the first pattern that fits no name, or with all of them together; undefined: nothing. @param names of all parameters */
 export function freezeFault(patterns: readonly string[], names: readonly string[]): string | undefined {
   for (const pattern of patterns) {
     const plain = pattern.startsWith(exception) ? pattern.slice(exception.length) : pattern;
     if (!names.some(matcherOf(plain))) return printable(unmatched(plain, names));
   }
+  if (patterns.length === 0) return undefined;
   const isFrozen = frozenBy(patterns);
-  if (patterns.length === 0 || names.some((name) => !isFrozen(name))) return undefined;
+  const frozen = names.filter(isFrozen).length;
+  if (frozen === 0)
+    return printable(
+      `nothing is frozen: ${JSON.stringify(patterns)} train again what no pattern before them freezes; begin with one that does, such as "*"`,
+    );
+  if (frozen < names.length) return undefined;
   const last = patterns.at(-1)!;
   return printable(
     `nothing would be left to train: ${JSON.stringify(patterns)} fit all ${names.length} parameters; leave some out, ` +

@@ -60,6 +60,7 @@ describe("adapter_config.json", () => {
     [{ target_modules: [] }, /target_modules/],
     [{ r: 0 }, /r: found 0; wanted a positive whole number/],
     [{ lora_alpha: 0 }, /lora_alpha: found 0; wanted a number above 0/],
+    [{ lora_alpha: null }, /lora_alpha: found null; wanted a number above 0/],
     [{ lora_dropout: 1 }, /lora_dropout: found 1/],
   ])("%j is refused by name", (changes, message) => {
     expect(() => parse(changes)).toThrow(message);

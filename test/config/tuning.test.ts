@@ -66,6 +66,11 @@ describe("patterns", () => {
     expect(freezeFault(["nonsense"], names)).toMatch(/names are such as transformer\.wte\.weight/);
   });
 
+  test("something is frozen", () => {
+    expect(freezeFault(["!*.bias"], ["a.bias", "a.weight"])).toMatch(/^nothing is frozen: \["!\*\.bias"\] train again/);
+    expect(freezeFault(["*", "!*.bias"], ["a.bias", "a.weight"])).toBeUndefined();
+  });
+
   test("something is left to train", () => {
     expect(freezeFault(["transformer.*"], names)).toMatch(/nothing would be left to train.* fit all 3 parameters/);
     expect(freezeFault(["*.weight", "*.bias"], names)).toMatch(/nothing would be left/);
