@@ -30,10 +30,19 @@ afterEach(() => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Starts `node bin/shunya.js ...args` in a process group of its own, as a shell does. */
+/**
+ * `npm test` has compiled the sources and runs that, as an installed package does; vitest alone runs the sources as they are, as a
+ * checkout does.
+ */
+const command = process.env.SHUNYA_TEST_COMPILED === "1" ? "test/cli/compiled.mjs" : "bin/shunya.js";
+
+/** Starts the command with `args` in a process group of its own, as a shell does. */
 export function start(args: readonly string[], cwd = root): Running {
-  const command = [join(root, "bin/shunya.js"), ...args];
-  const child = spawn(process.execPath, command, { cwd, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [join(root, command), ...args], {
+    cwd,
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   running.add(child);
   const output = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const)
