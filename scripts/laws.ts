@@ -103,9 +103,14 @@ export const laws = {
   },
   cache: { name: "A text cut into passes has the same logits", file: "test/nn/key-value-cache.test.ts", tests: "" },
   generation: {
-    name: "Generation is collective and leaves no trace",
+    name: "Generation leaves no trace",
     file: "test/laws/generation.test.ts",
-    tests: "2 ranks stage|what is gathered",
+    tests: "2 ranks stage|what is gathered|texts of their own",
+  },
+  dealt: {
+    name: "Prompts are dealt, and answered in their order",
+    file: "test/cli/generate-deal.test.ts",
+    tests: "",
   },
   clock: { name: "Queues share what they share", file: "test/device/virtual-clock.test.ts", tests: "" },
   costs: { name: "Ops cost what a machine's rates say", file: "test/hardware/costs.test.ts", tests: "" },

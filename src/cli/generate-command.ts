@@ -62,7 +62,12 @@ export function generateCommand(): Command {
     )
     .option("--seed <n>", "of the draws", parseInteger(0), seed)
     .option("--stop <text>", "end before this text; may be repeated", collectText)
-    .option("--ranks <n>", "ranks that share the model as the configuration says", parseInteger(1, mostRanks), 1)
+    .option(
+      "--ranks <n>",
+      "ranks: prompts are dealt to them, or they share the model as the configuration says",
+      parseInteger(1, mostRanks),
+      1,
+    )
     .option(
       "--config <file>",
       "a DeepSpeed-style JSON file: stage, precision, where parameters live (default: fp32, whole)",

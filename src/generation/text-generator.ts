@@ -6,7 +6,7 @@ import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Engine } from "../zero/engine.ts";
 import { checkSampling, type Sampling } from "./sampling.ts";
 import { StopText } from "./stop-text.ts";
-import { generateTokens, type TokenFinish } from "./tokens.ts";
+import { generateTokens, sharesParameters, type TokenFinish } from "./tokens.ts";
 
 export interface GenerateOptions extends Partial<Sampling> {
   /** Most tokens. Defaults to 200. */
@@ -18,7 +18,7 @@ export interface GenerateOptions extends Partial<Sampling> {
    * the template closes an answer.
    */
   readonly chat?: boolean | undefined;
-  /** Ends the text after the token that is being made. With several ranks one rank's is enough. */
+  /** Ends the text after the token that is being made. Where ranks make it together, one rank's is enough. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -63,6 +63,11 @@ export class TextGenerator implements AsyncDisposable {
     return this.#model.longestSequence;
   }
 
+  /** Whether all ranks make a text together, since they share the parameters; else each may make texts of its own. */
+  get sharesModel(): boolean {
+    return sharesParameters(this.engine);
+  }
+
   /** The tokens that the model reads first. @throws UsageError, DataError for a chat without a template or one it refuses */
   encode(prompt: string, { chat = false }: Pick<GenerateOptions, "chat"> = {}): Int32Array {
     if (typeof prompt !== "string") throw new UsageError(`prompt: found ${typeof prompt}; wanted text`);
@@ -74,8 +79,9 @@ export class TextGenerator implements AsyncDisposable {
   }
 
   /**
-   * Yields what follows the prompt, piece by piece as characters are complete, and returns how it ended. Every rank calls it alike, between
-   * two steps. Leaving the loop early frees what it took, and the engine can go on with anything.
+   * Yields what follows the prompt, piece by piece as characters are complete, and returns how it ended. It is called between two steps:
+   * where `sharesModel` by every rank alike, else by any rank. Leaving the loop early frees what it took, and the engine can go on with
+   * anything.
    * @throws UsageError for options that cannot be, and what the engine throws
    */
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerationEnd> {
