@@ -39,6 +39,13 @@ export const generationFaults: readonly Fault[] = [
     law: laws.dealt,
   },
   {
+    name: "a checkpoint's text is made without the adapters of the run",
+    file: "src/checkpoint/saved-model.ts",
+    find: "return { folder, manifest, config, lora, weights,",
+    replace: "return { folder, manifest, config, lora: undefined, weights,",
+    law: laws.fromCheckpoint,
+  },
+  {
     name: "positions of a generated text begin anew in each pass",
     file: "src/nn/models/gpt2.ts",
     find: "first + (i % seq)",

@@ -107,6 +107,11 @@ export const laws = {
     file: "test/laws/generation.test.ts",
     tests: "2 ranks stage|what is gathered|texts of their own",
   },
+  fromCheckpoint: {
+    name: "A checkpoint's text is that of the model which the run writes",
+    file: "test/generation/from-checkpoint.test.ts",
+    tests: "the text is that",
+  },
   dealt: {
     name: "Prompts are dealt, and answered in their order",
     file: "test/cli/generate-deal.test.ts",

@@ -1,6 +1,7 @@
 /** `shunya checkpoint inspect`: what a checkpoint is of and what it holds. Its bytes are not compared; `verify` does that. */
 import { checkpointsIn } from "../checkpoint/find-training.ts";
 import { openTraining } from "../checkpoint/open-training.ts";
+import { savedModel } from "../checkpoint/saved-model.ts";
 import { kindsOf, type Manifest } from "../checkpoint/training-manifest.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { printable } from "../errors/printable.ts";
@@ -10,7 +11,6 @@ import { renderTable } from "../report/table.ts";
 import { wrap } from "../report/wrap.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { StateKind } from "../zero/state.ts";
-import { savedModel } from "./checkpoint-export.ts";
 
 /** @throws CheckpointError */
 export async function runInspect(path: string, isJson: boolean): Promise<void> {

@@ -43,7 +43,10 @@ export function generateCommand(): Command {
   const { tokens, temperature, topK, seed } = generateDefaults;
   return new Command("generate")
     .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir>", "a folder with config.json and weights, or owner/name of a model on Hugging Face")
+    .requiredOption(
+      "--model <dir>",
+      "a folder with config.json and weights, a checkpoint or a folder of them, or owner/name of a model on Hugging Face",
+    )
     .option("--adapter <dir>", "LoRA adapters of the model")
     .option("--prompt <text>", "what to continue")
     .option(
