@@ -46,6 +46,20 @@ export const generationFaults: readonly Fault[] = [
     law: laws.fromCheckpoint,
   },
   {
+    name: "a text does not end where generation_config.json says",
+    file: "src/generation/open-generator.ts",
+    find: "tokenizer, endTokens, sampling });",
+    replace: "tokenizer, endTokens: endTokensOf(config), sampling });",
+    law: laws.modelSettings,
+  },
+  {
+    name: "a checkpoint forgets the generation_config.json of its model",
+    file: "src/checkpoint/saved-model.ts",
+    find: 'typeof run.generation === "string" ? run.generation : undefined;',
+    replace: "undefined;",
+    law: laws.modelSettings,
+  },
+  {
     name: "positions of a generated text begin anew in each pass",
     file: "src/nn/models/gpt2.ts",
     find: "first + (i % seq)",

@@ -112,6 +112,11 @@ export const laws = {
     file: "test/generation/from-checkpoint.test.ts",
     tests: "the text is that",
   },
+  modelSettings: {
+    name: "Texts end and are drawn as generation_config.json says",
+    file: "test/generation/model-settings.test.ts",
+    tests: "",
+  },
   dealt: {
     name: "Prompts are dealt, and answered in their order",
     file: "test/cli/generate-deal.test.ts",

@@ -69,6 +69,10 @@ export function savedLora({ config }: Pick<Manifest, "config">): LoraConfig | un
   return typeof lora === "object" && Number.isInteger(lora?.rank) ? (lora ?? undefined) : undefined;
 }
 
+/** The text of the generation_config.json that belongs to the model; undefined where it has none. */
+export const savedGeneration = ({ run }: Pick<Manifest, "run">): string | undefined =>
+  typeof run.generation === "string" ? run.generation : undefined;
+
 /** The model that `train` keeps; a program of a user's own may have kept anything under that name. */
 export function savedModel({ run }: Pick<Manifest, "run">): ModelConfig | undefined {
   const model = run.model as unknown as ModelConfig | null | undefined;

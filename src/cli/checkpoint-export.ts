@@ -4,7 +4,7 @@ import { writeAdapterFolder } from "../checkpoint/adapter-folder.ts";
 import { type ExportSource, exportModel, refuseModel, valuesIn, weightsIn } from "../checkpoint/export-model.ts";
 import { findTraining } from "../checkpoint/find-training.ts";
 import { mergedModel } from "../checkpoint/merge-adapter.ts";
-import { checkModel, modelOf, savedLora } from "../checkpoint/saved-model.ts";
+import { checkModel, modelOf, savedGeneration, savedLora } from "../checkpoint/saved-model.ts";
 import type { Manifest } from "../checkpoint/training-manifest.ts";
 import { defaultFormat, type WeightType } from "../checkpoint/weight-names.ts";
 import type { LoraConfig } from "../config/types.ts";
@@ -13,8 +13,8 @@ import { isAdapter } from "../nn/lora.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
 import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { checkCompanionsThere, copyCompanions } from "./companion-files.ts";
 import { openModel } from "./job.ts";
-import { checkTokenizerThere, copyTokenizer } from "./tokenizer-files.ts";
 
 export interface ExportRequest {
   readonly folder: string;
@@ -36,17 +36,17 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   const lora = savedLora(manifest);
   checkModel(folder, manifest, model, lora);
   const saved = weightsIn(checkpoint);
-  const tokenizer = await savedTokenizer(manifest, logger);
-  if (tokenizer) checkTokenizerThere(request.output, tokenizer, false);
+  const companions = { tokenizer: await savedTokenizer(manifest, logger), generation: savedGeneration(manifest) };
+  checkCompanionsThere(request.output, companions, false);
   if (lora && !request.merge) {
     await exportAdapter(request, { config: model, lora, manifest, saved });
-    if (tokenizer) await copyTokenizer(tokenizer, request.output);
+    await copyCompanions(companions, request.output);
     return;
   }
   const source = lora ? mergedModel(model, lora, saved.read) : saved;
   const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize ?? defaultFormat.maxShardBytes };
   const { files, bytes } = await exportModel(source, model, request.output, format);
-  if (tokenizer) await copyTokenizer(tokenizer, request.output);
+  await copyCompanions(companions, request.output);
   process.stdout.write(
     `The model of step ${manifest.step} is in ${request.output}: ${formatBytes(bytes)} of weights in ${request.dtype}, ` +
       `${formatMany(files.length, "file")}.\n`,

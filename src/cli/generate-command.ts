@@ -1,5 +1,6 @@
 /** The flags of `shunya generate`. */
 import { Command } from "commander";
+import { generationConfigName } from "../checkpoint/generation-json.ts";
 import { UsageError } from "../errors/errors.ts";
 import { generateDefaults } from "../generation/text-generator.ts";
 import { defaultThreads } from "../launch/environment.ts";
@@ -17,8 +18,8 @@ interface GenerateFlags {
   readonly chat?: true;
   readonly tokenizer?: string;
   readonly tokens: number;
-  readonly temperature: number;
-  readonly topK: number;
+  readonly temperature?: number;
+  readonly topK?: number;
   readonly topP?: number;
   readonly seed: number;
   readonly stop?: readonly string[];
@@ -39,6 +40,8 @@ function promptsOf({ prompt, jsonl }: GenerateFlags): Prompts {
   throw new UsageError("nothing to continue; give --prompt TEXT, or --jsonl FILE for many prompts");
 }
 
+const left = (value: number | string): string => `what the model's ${generationConfigName} says, or else ${value}`;
+
 export function generateCommand(): Command {
   const { tokens, temperature, topK, seed } = generateDefaults;
   return new Command("generate")
@@ -56,11 +59,15 @@ export function generateCommand(): Command {
     .option("--chat", "the prompt is what a user says: the tokenizer's chat template makes the text of it")
     .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
     .option("--tokens <n>", "how many tokens at most", parseInteger(1), tokens)
-    .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, temperature)
-    .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), topK)
+    .option(
+      "--temperature <t>",
+      `0 takes the likeliest token each time (default: ${left(temperature)})`,
+      parseTemperature,
+    )
+    .option("--top-k <n>", `draw from the n likeliest tokens (default: ${left(topK)})`, parseInteger(1))
     .option(
       "--top-p <share>",
-      "draw from the likeliest tokens that have this share of the probability",
+      `draw from the likeliest tokens that have this share of the probability (default: ${left("all")})`,
       parseShareOrAll,
     )
     .option("--seed <n>", "of the draws", parseInteger(0), seed)

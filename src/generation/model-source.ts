@@ -2,8 +2,14 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { openAdapterFolder, withAdapter } from "../checkpoint/adapter-folder.ts";
+import {
+  type GenerationSettings,
+  generationConfigName,
+  parseGenerationConfig,
+  readGenerationConfig,
+} from "../checkpoint/generation-json.ts";
 import { type ModelWeights, openModelFolder } from "../checkpoint/huggingface.ts";
-import { holdsCheckpoint, openSavedModel } from "../checkpoint/saved-model.ts";
+import { holdsCheckpoint, openSavedModel, savedGeneration } from "../checkpoint/saved-model.ts";
 import type { ProcessGroup } from "../comm/group.ts";
 import type { LoraConfig } from "../config/types.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
@@ -18,6 +24,8 @@ export interface ModelSource extends AsyncDisposable {
   /** Of the adapters among the weights. */
   readonly lora: LoraConfig | undefined;
   readonly weights: ModelWeights;
+  /** The model's generation_config.json; undefined where it has none. */
+  readonly generation: GenerationSettings | undefined;
   /** The model's own tokenizer.json; undefined: it has none, so bytes are tokens. @throws ModelError where it is gone */
   tokenizer(): Promise<string | undefined>;
 }
@@ -44,6 +52,7 @@ export async function openModelSource(path: string, options: SourceOptions): Pro
 }
 
 async function openFolder(folder: string): Promise<ModelSource> {
+  const generation = settingsOf(await readGenerationConfig(folder), join(folder, generationConfigName));
   const { config, weights, close } = await openModelFolder(folder).catch(async (error: Error) => {
     const checkpoints = join(folder, "checkpoints"); // of a run that was killed before it wrote its model
     if (!(await holdsCheckpoint(checkpoints))) throw error;
@@ -54,12 +63,13 @@ async function openFolder(folder: string): Promise<ModelSource> {
     throw new ModelError(`${folder} has no weights (no model.safetensors); give a folder that training wrote`);
   }
   const tokenizer = () => findTokenizer(folder);
-  return { folder, config, lora: undefined, weights, tokenizer, [Symbol.asyncDispose]: close };
+  return { folder, config, lora: undefined, weights, generation, tokenizer, [Symbol.asyncDispose]: close };
 }
 
 async function openCheckpoint(path: string, { group, logger }: SourceOptions): Promise<ModelSource> {
   const onDamaged = (text: string): void => logger.warn(`an older checkpoint is taken, since ${text}`);
   const { manifest, ...saved } = await openSavedModel(path, { group, onDamaged, checksAsRead: true });
+  const generation = settingsOf(savedGeneration(manifest), `${saved.folder}: the ${generationConfigName} in it`);
   logger.info(`the model is that of step ${manifest.step}, in ${saved.folder}`);
   const tokenizer = async (): Promise<string | undefined> => {
     const { tokenizer: file } = manifest.run;
@@ -68,8 +78,11 @@ async function openCheckpoint(path: string, { group, logger }: SourceOptions): P
       `the tokenizer of ${saved.folder}, ${file}, is not there any more: give its tokenizer.json with --tokenizer (in code: tokenizer)`,
     );
   };
-  return { ...saved, tokenizer };
+  return { ...saved, generation, tokenizer };
 }
+
+const settingsOf = (text: string | undefined, path: string): GenerationSettings | undefined =>
+  text === undefined ? undefined : parseGenerationConfig(text, path);
 
 async function adapted(model: ModelSource, path: string): Promise<ModelSource> {
   if (model.lora)

@@ -1,4 +1,5 @@
 /** From a model folder or a checkpoint to something that writes text. */
+import { generationConfigName } from "../checkpoint/generation-json.ts";
 import { ProcessGroup } from "../comm/group.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type Override, resolveConfig } from "../config/resolve.ts";
@@ -40,7 +41,10 @@ export async function openGenerator(folder: string, options: OpenGeneratorOption
   // Nobody who generates needs to know what would train.
   const warnings = engineConfig.warnings.filter((warning) => !/(^|: )optimizer\./.test(warning));
   for (const notice of [...warnings, ...noticesOf(engine)]) logger.warn(notice);
-  return new TextGenerator({ engine, model, tokenizer, endTokens: endTokensOf(config) });
+  const { endTokens = endTokensOf(config), sampling, notApplied = [] } = source.generation ?? {};
+  if (notApplied.length > 0)
+    logger.warn(`the model's ${generationConfigName} has ${notApplied.join(", ")}, which this version does not apply`);
+  return new TextGenerator({ engine, model, tokenizer, endTokens, sampling });
 }
 
 interface Opened {
@@ -95,7 +99,7 @@ function parse(config: OpenGeneratorOptions["config"]): ParsedConfig | undefined
   return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
-/** What config.json says ends a text; models for conversations have several such tokens. */
+/** What config.json says ends a text, where there is no generation_config.json that does. */
 function endTokensOf(config: ModelConfig): readonly number[] {
   const given = isLlama(config) ? config.specialTokens.eos_token_id : undefined;
   return typeof given === "number" ? [given] : (given ?? []);
