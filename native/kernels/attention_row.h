@@ -9,6 +9,7 @@ namespace shunya::SHUNYA_ISA {
 
 constexpr int64_t keyChunk = 512;    // keys between two looks at the largest score
 constexpr int64_t mostHeadDim = 256;  // as ops_model.cc has it
+constexpr int64_t keysAhead = 16;     // that are fetched before they are needed
 constexpr int64_t fewQueries = 4;    // of so many one at a time is faster than a strip of mostly nothing
 
 template <DType T> struct RowForward {
@@ -16,6 +17,7 @@ template <DType T> struct RowForward {
   static constexpr int64_t storedPerWordBytes = wordDepth<T> * (int64_t)sizeof(Storage<T>);
   const vf scale = broadcast(a.scale * log2e);
   const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>), rowBytes = a.kvStride * (int64_t)sizeof(Storage<T>);
+  const int64_t headBytes = a.headDim * (int64_t)sizeof(Storage<T>);
 
   struct State {
     alignas(64) uint32_t query[mostHeadDim];
@@ -63,8 +65,14 @@ template <DType T> struct RowForward {
     s.largest = maxLanes(largest);
   }
 
+  // A head's part of a row is short, and the next row is far: more than the processor foresees by itself.
+  void prefetchRow(const char* row) const {
+    for (int64_t byte = 0; byte < headBytes; byte += 64) __builtin_prefetch(row + byte);
+  }
+
   // Of VL keys, one in each lane.
   vf scoresOf(const uint32_t* query, const char* keys, int filled) const {
+    for (int i = 0; i < VL; i++) prefetchRow(keys + (keysAhead + i) * rowBytes);
     vf sum = zero();
     for (int64_t w = 0; w < headWords; w += VL) {
       vu r[VL];
@@ -109,6 +117,7 @@ template <DType T> struct RowForward {
     const char* p = values + col * (int64_t)sizeof(Storage<T>);
     for (int64_t key = 0, w = 0; key < count; key += wordDepth<T>, w++, p += wordDepth<T> * rowBytes) {
       const char* next = key + 1 < count ? p + rowBytes : nullptr;
+      for (int i = 0; i < wordDepth<T>; i++) prefetchRow(p + (keysAhead + i) * rowBytes);
       SHUNYA_UNROLL
       for (int v = 0; v < vectors; v++) {
         const int64_t skip = v * VL * (int64_t)sizeof(Storage<T>);

@@ -77,7 +77,8 @@ template <DType T> struct RowProduct {
       const int64_t depth = std::clamp<int64_t>(g.k - start, 0, depthBlock), words = ceilDiv(depth, wordDepth<T>);
       for (int64_t i = 0; i < roundUp(end - begin, VL); i += VL) storeLanes(sums + i, zero(), Whole{});
       int64_t w = 0;
-      for (; w + wordsAtOnce <= words; w += wordsAtOnce) addRows<wordsAtOnce>(start, w, begin, end, sums);
+      for (; w + wordsAtOnce <= depth / wordDepth<T>; w += wordsAtOnce) addRows<wordsAtOnce>(start, w, begin, end, sums);
+      if constexpr (wordDepth<T> == 2) orderPairs(sums, end - begin);
       for (; w < words; w++) addRows<1>(start, w, begin, end, sums);
       eachVector(begin, end, [&](int64_t col, auto extent) {
         const int64_t i = col - begin;
@@ -93,9 +94,8 @@ template <DType T> struct RowProduct {
     const bool isWhole = k + count * wordDepth<T> <= g.k;  // else the last word's second half lies beyond B
     const char* rows = elementAt(g.b, begin, k);
     int64_t col = begin;
-    if constexpr (wordDepth<T> == 2)
-      if (isWhole)
-        for (; col + 2 * VL <= end; col += 2 * VL) addPairs<count>(rows + (col - begin) * 2, depthBytes, a, sums + col - begin);
+    if constexpr (wordDepth<T> == 2 && count == wordsAtOnce)
+      for (; col + 2 * VL <= end; col += 2 * VL) addPairs<count>(rows + (col - begin) * 2, depthBytes, a, sums + col - begin);
     eachVector(col, end, [&](int64_t c, auto extent) {
       const char* p = rows + (c - begin) * (int64_t)sizeof(Storage<T>);
       float* at = sums + c - begin;
@@ -116,7 +116,8 @@ template <DType T> struct RowProduct {
     for (int i = 0; i < count * wordDepth<T>; i++) __builtin_prefetch(p + (count * wordDepth<T> + i) * depthBytes);
   }
 
-  // The same for 2 VL columns of 16-bit elements, whose pairs are made by interleaving whole registers of two rows.
+  // The same for 2 VL columns of 16-bit elements, whose pairs are made by interleaving whole registers of two rows: their sums are in that
+  // order until orderPairs.
   template <int count> static void addPairs(const char* p, int64_t depthBytes, const uint32_t* a, float* at) {
     vf low = loadLanes<vf>(at, Whole{}), high = loadLanes<vf>(at + VL, Whole{});
     prefetchRows<count>(p, depthBytes);
@@ -129,6 +130,15 @@ template <DType T> struct RowProduct {
     }
     storeLanes(at, low, Whole{});
     storeLanes(at + VL, high, Whole{});
+  }
+
+  static void orderPairs(float* sums, int64_t cols) {
+    for (int64_t i = 0; i + 2 * VL <= cols; i += 2 * VL) {
+      vf low = loadLanes<vf>(sums + i, Whole{}), high = loadLanes<vf>(sums + i + VL, Whole{});
+      inLaneOrder(low, high);
+      storeLanes(sums + i, low, Whole{});
+      storeLanes(sums + i + VL, high, Whole{});
+    }
   }
 
   // The depth of a column of B lies in one piece: VL columns are turned in registers.

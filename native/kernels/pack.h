@@ -57,17 +57,20 @@ template <DType T, class Extent> SHUNYA_INLINE vu wordsAlongRows(const char* p, 
 }
 
 #if defined(__AVX512BF16__)
-// The 16-bit halves of all lanes of a and b by turns: of the first VL halves of each, and of the others.
+// The 16-bit halves of all lanes of a and b by turns, in the order in which one instruction makes them: of every eight halves `first` has
+// the first four of each. What comes of them lane by lane, inLaneOrder puts in order.
 SHUNYA_INLINE void interleaveHalves(vu a, vu b, vu& first, vu& second) {
-  typedef uint16_t halves __attribute__((vector_size(VL * 4)));
-  const halves x = (halves)a, y = (halves)b;
-  first = (vu)__builtin_shufflevector(x, y, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10, 42, 11, 43,
-                                      12, 44, 13, 45, 14, 46, 15, 47);
-  second = (vu)__builtin_shufflevector(x, y, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25, 57, 26, 58,
-                                       27, 59, 28, 60, 29, 61, 30, 62, 31, 63);
+  first = (vu)_mm512_unpacklo_epi16((__m512i)a, (__m512i)b);
+  second = (vu)_mm512_unpackhi_epi16((__m512i)a, (__m512i)b);
+}
+SHUNYA_INLINE void inLaneOrder(vf& first, vf& second) {
+  const vf x = first, y = second;
+  first = __builtin_shufflevector(x, y, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  second = __builtin_shufflevector(x, y, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
 }
 #else
 void interleaveHalves(vu, vu, vu&, vu&);  // words are no pairs
+void inLaneOrder(vf&, vf&);
 #endif
 
 // The lanes of a and b by turns: the first halves, and the second halves.
