@@ -11,6 +11,13 @@ const fieldsOf = Object.fromEntries(opNames.map((name) => [name, Object.entries(
   [string, FieldKind][]
 >;
 
+const addressFieldsOf = Object.fromEntries(
+  opNames.map((name) => [
+    name,
+    fieldsOf[name].filter(([field, kind]) => field !== "scratch" && ["span", "span?", "segments"].includes(kind)),
+  ]),
+) as typeof fieldsOf;
+
 function putSpan(at: number, span: Span | null): number {
   values[at] = span ? span.region : -1;
   values[at + 1] = span ? span.offset : 0;
@@ -31,14 +38,17 @@ function putSegments(at: number, segments: readonly Segment[]): number {
   return at;
 }
 
-/** Every region an op names, for a check of where it may reach. */
+/** Every region an op names, for a check of where it may reach; scratch is not among them. */
 export function regionsOf<K extends OpName>(name: K, args: OpArgs<K>): number[] {
   const given = args as Readonly<Record<string, unknown>>;
-  return fieldsOf[name].flatMap(([field, kind]) => {
-    const value = field === "scratch" ? null : given[field];
-    if (kind === "segments") return (value as readonly Segment[]).flatMap((s) => [s.whole.region, s.own.region]);
-    return (kind === "span" || kind === "span?") && value ? [(value as Span).region] : [];
-  });
+  const regions: number[] = [];
+  for (const [field, kind] of addressFieldsOf[name]) {
+    const value = given[field] as Span | readonly Segment[] | null;
+    if (kind === "segments")
+      for (const { whole, own } of value as readonly Segment[]) regions.push(whole.region, own.region);
+    else if (value) regions.push((value as Span).region);
+  }
+  return regions;
 }
 
 /** The returned view is valid until the next call. */

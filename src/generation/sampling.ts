@@ -72,19 +72,24 @@ function cutAt(wanted: number, weightOf: (token: number) => number, from: number
   }
 }
 
+/** Looks at each logit once: beside the passes of a small model, two looks at a large vocabulary take their time. */
 function largestOf(logits: Float32Array): number {
   let largest = Number.NEGATIVE_INFINITY;
-  for (const logit of logits) {
-    if (Number.isNaN(logit) || logit === Number.POSITIVE_INFINITY)
-      throw new NumericalError(
-        `the model's logits hold ${logit}: no token can be chosen by them; its weights are damaged, or training them diverged`,
-      );
+  for (let token = 0; token < logits.length; token++) {
+    const logit = logits[token]!;
     if (logit > largest) largest = logit;
+    else if (Number.isNaN(logit)) throw notFinite(logit);
   }
+  if (largest === Number.POSITIVE_INFINITY) throw notFinite(largest);
   if (largest === Number.NEGATIVE_INFINITY)
     throw new NumericalError("the model's logits are all -Infinity: no token can be chosen by them");
   return largest;
 }
+
+const notFinite = (logit: number): NumericalError =>
+  new NumericalError(
+    `the model's logits hold ${logit}: no token can be chosen by them; its weights are damaged, or training them diverged`,
+  );
 
 /** The tokens of the `count` largest logits, in order: one pass with a heap of the best so far, its worst on top. */
 function likeliest(logits: Float32Array, count: number): number[] {
@@ -102,10 +107,12 @@ function likeliest(logits: Float32Array, count: number): number[] {
   };
   for (let token = 0; token < count; token++) heap.push(token);
   for (let at = Math.floor(count / 2) - 1; at >= 0; at--) sink(at);
+  let worst = logits[heap[0]!]!;
   for (let token = count; token < logits.length; token++) {
-    if (!isWorse(heap[0]!, token)) continue;
+    if (!(logits[token]! > worst)) continue; // of equal ones the smaller token is there
     heap[0] = token;
     sink(0);
+    worst = logits[heap[0]!]!;
   }
   return heap.sort((a, b) => (isWorse(a, b) ? 1 : -1));
 }
