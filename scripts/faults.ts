@@ -311,8 +311,15 @@ export const faults: readonly Fault[] = [
   {
     name: "the second moment is not restored",
     file: "src/zero/weights.ts",
-    find: "if (source?.has(range.name, held)) await",
-    replace: 'if (held !== "secondMoment" && source?.has(range.name, held)) await',
+    find: "const isGiven = source?.has(range.name, held);",
+    replace: 'const isGiven = held !== "secondMoment" && source?.has(range.name, held);',
+    law: laws.resumed,
+  },
+  {
+    name: "masters that are read do not reach the 16-bit parameters",
+    file: "src/zero/weights.ts",
+    find: 'alike && kind === "master" ? [to, alike] : [to]',
+    replace: "[to]",
     law: laws.resumed,
   },
   {

@@ -1,10 +1,10 @@
 /** A rank's file of a checkpoint, whose bytes are compared with the checksums of their blocks whenever they are read. */
 import { join } from "node:path";
-import { crc32 } from "node:zlib";
 import { diskAlignmentBytes } from "../device/swap.ts";
 import { CheckpointError, InternalError } from "../errors/errors.ts";
 import { blocksHex } from "./checksum.ts";
 import { type ChunkFile, type ChunkReader, usualChunkBytes } from "./chunk-reader.ts";
+import { crc32 } from "./crc32.ts";
 import { fileProblem } from "./file-problem.ts";
 import { openSafetensors } from "./safetensors.ts";
 import type { TensorEntry } from "./safetensors-header.ts";

@@ -3,10 +3,10 @@
  * pickle is read as data (pickle.ts); elements of tensors are read from the file by range, and never all at once.
  */
 import { type FileHandle, open, stat } from "node:fs/promises";
-import { crc32 } from "node:zlib";
 import yauzl, { type Entry, type ZipFile } from "yauzl";
 import { type FloatType, floatBytes, toFloat32 } from "../device/halves.ts";
 import { ModelError } from "../errors/errors.ts";
+import { crc32 } from "./crc32.ts";
 import { readFully } from "./file-range.ts";
 import { readPickle } from "./pickle.ts";
 import { shownName } from "./pickle-bytes.ts";

@@ -48,14 +48,17 @@ export class Resumption {
     this.#damaged = damaged;
   }
 
-  /** Reads all of it once, so that damage is known before anything starts. @throws CheckpointError where all are damaged */
+  /**
+   * Where an older one may have to be taken, reads all of it, so that this is known before anything starts. One that is named is checked
+   * by the ranks, as they read it. @throws CheckpointError where all are damaged
+   */
   static async find(path: string, logger: Logger): Promise<Resumption> {
     const damaged = new Set<string>();
     const onDamaged = (text: string, folder: string): void => {
       damaged.add(folder);
       logger.warn(`an older checkpoint is taken, since ${text}`);
     };
-    await using found = await findTraining(path, { onDamaged });
+    await using found = await findTraining(path, { onDamaged, checksAsRead: true });
     return new Resumption(found.folder, found.manifest, damaged);
   }
 

@@ -25,6 +25,8 @@ export interface Native {
   writeRegion(region: number, offset: number, from: Uint8Array): void;
   /** Enqueues a copy of `from` (taken at once) into a region, in queue order. Returns its sequence number. */
   upload(queue: number, region: number, offset: number, from: Uint8Array): number;
+  /** CRC-32, as in gzip and PNG, of bytes that follow those of checksum `value` (0: none). Takes the caller's time. */
+  crc32(bytes: Uint8Array, value: number): number;
   /** A queue runs its ops in order on its own thread with a pool of `threads` workers (the thread included). */
   createQueue(threads: number): number;
   destroyQueue(queue: number): void;

@@ -103,12 +103,13 @@ export const passingPieces = (): [Float32Array, Float32Array] => [
 ];
 
 /**
- * Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces; the next is read while one is put there.
+ * Fills [range.offset, range.offset + range.count) of flat buffers from a source, in pieces; the next is read while one is put there.
+ * @param to all of these get the same values, at a width of their own
  * @param pieces see `passingPieces`: new memory for each piece costs more than its bytes
  */
 export async function writeRange(
   device: Device,
-  to: Elements,
+  to: readonly Elements[],
   range: Pick<StateRange, "name" | "kind" | "first" | "count" | "offset">,
   source: StateSource,
   pieces: readonly [Float32Array, Float32Array],
@@ -123,18 +124,23 @@ export async function writeRange(
   let reading = read(0);
   for (let done = 0; done < range.count; done += pieceElements) {
     const values = await reading;
-    const count = values.length;
-    if (done + count < range.count) reading = read(done + count);
-    const dst = to.at(range.offset + done);
-    // An upload takes its copy at once: the values may change from then on.
-    if (to.dtype === "f32") device.upload(dst, values, to.queue);
-    else {
-      const staging = device.allocate("staging", count * dtypeBytes.f32, to.queue, to.tier);
-      device.upload(staging.at(), values, to.queue);
-      device.issue(to.queue, "cast", { count, srcType: "f32", dstType: to.dtype, src: staging.at(), dst });
-      device.free(staging, to.queue);
-    }
+    if (done + values.length < range.count) reading = read(done + values.length);
+    for (const target of to) put(device, target, range.offset + done, values);
     // A source may be faster than the device: without waiting, its pieces would pile up on their way.
-    await device.reached(device.mark(to.queue));
+    for (const { queue } of to) await device.reached(device.mark(queue));
   }
+}
+
+/** Puts fp32 values at element `first` on. They may change once this returns. */
+function put(device: Device, to: Elements, first: number, values: Float32Array): void {
+  const dst = to.at(first);
+  if (to.dtype === "f32") {
+    device.upload(dst, values, to.queue);
+    return;
+  }
+  const count = values.length;
+  const staging = device.allocate("staging", count * dtypeBytes.f32, to.queue, to.tier);
+  device.upload(staging.at(), values, to.queue);
+  device.issue(to.queue, "cast", { count, srcType: "f32", dstType: to.dtype, src: staging.at(), dst });
+  device.free(staging, to.queue);
 }
