@@ -123,9 +123,9 @@ async function readRaw(path: string, bytes: number): Promise<void> {
   let next = 0;
   const reads = Array.from({ length: 8 }, async () => {
     const memory = new Uint8Array(loadNative().alignedMemory(requestBytes));
-    for (let position = 0; (position = next) < bytes; ) {
+    while (next < bytes) {
       next += requestBytes;
-      await file.read(memory, position);
+      await file.read(memory, next - requestBytes);
     }
   });
   await Promise.all(reads);

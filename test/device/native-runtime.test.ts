@@ -1,7 +1,6 @@
-/** The native runtime below the device seam: checksums, regions, the op boundary, queues and events. */
+/** The native runtime below the device seam: regions, the op boundary, queues and events. */
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { crc32 } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { encode } from "../../src/device/encode.ts";
@@ -49,16 +48,6 @@ function failingQueue(): number {
   issue("embedding", { ...sizes, ids: at(0), table: at(4096), out: at(8192) }, poisoned);
   return poisoned;
 }
-
-it("makes zlib's checksum of bytes of every length, wherever they begin and whatever came before", () => {
-  const bytes = Uint8Array.from({ length: 700 }, (_, i) => Math.imul(i + 1, 0x9e3779b9) >>> 24);
-  for (let length = 0; length < 300; length++)
-    for (const first of [0, 1, 7, 8, 13]) {
-      const part = bytes.subarray(first, first + length);
-      for (const before of [0, 1, 0x8a3f05c1, 0xffffffff]) expect(addon.crc32(part, before)).toBe(crc32(part, before));
-    }
-  expect(() => addon.crc32(bytes, -1)).toThrow(RangeError);
-});
 
 describe("op table", () => {
   it("has the rows of the TypeScript table, field for field", () => {
