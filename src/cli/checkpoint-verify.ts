@@ -1,6 +1,6 @@
 /** `shunya checkpoint verify`: every byte of every file, and what is wrong with which. */
 import { checkpointsIn } from "../checkpoint/find-training.ts";
-import { verifyTraining } from "../checkpoint/verify-training.ts";
+import { type Verification, verifyTraining } from "../checkpoint/verify-training.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
 
@@ -8,9 +8,11 @@ import { formatBytes, formatMany } from "../report/numbers.ts";
 export async function runVerify(path: string): Promise<number> {
   let damaged = 0;
   for (const folder of await checkpointsIn(path)) {
-    const { files, bytes, problems } = await verifyTraining(folder);
+    const { files, bytes, problems, base } = await verifyTraining(folder);
     if (problems.length === 0)
-      process.stdout.write(`${folder}: undamaged (${formatMany(files, "file")}, ${formatBytes(bytes)})\n`);
+      process.stdout.write(
+        `${folder}: undamaged (${formatMany(files, "file")}, ${formatBytes(bytes)})\n${base ? describeBase(base) : ""}`,
+      );
     else {
       damaged++;
       process.stdout.write(`${folder}: DAMAGED\n${problems.map((text) => text.replace(/^/gm, "  ")).join("\n")}\n`);
@@ -18,3 +20,8 @@ export async function runVerify(path: string): Promise<number> {
   }
   return damaged === 0 ? exitCodes.ok : exitCodes.user;
 }
+
+const describeBase = ({ folder, tensors, isThere }: NonNullable<Verification["base"]>): string =>
+  isThere
+    ? `  ${formatMany(tensors, "frozen tensor")} of it are those of its base, ${folder}\n`
+    : `  its base is NOT THERE: ${formatMany(tensors, "frozen tensor")} of it are those of ${folder}. What reads them wants --model, the folder with the base\n`;

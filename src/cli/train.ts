@@ -16,10 +16,10 @@ import { describeTerminal } from "../report/progress.ts";
 import { wrap } from "../report/wrap.ts";
 import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { StepRecord } from "../zero/record.ts";
-import { checkSaving, Resumption } from "./checkpoints.ts";
+import { baseFolderOf, checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
-import { checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
+import { checkBaseStays, checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, openJobTokenizer, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
@@ -75,8 +75,10 @@ export async function runTrain(
     throw new UsageError(
       "LoRA trains adapters of a model's weights, and here these would be drawn at random and stay so: give a folder with weights, --model DIR",
     );
+  const base = resumed ? await resumed.findBase(opened) : baseFolderOf(opened);
   if (job.output !== undefined) {
     checkKinds(job.output, lora !== undefined);
+    if (job.saveEvery !== undefined && base !== undefined) checkBaseStays(job.output, base);
     await checkOutput(job.output);
     checkTokenizerThere(job.output, opened.tokenizer, asked.overwrite);
   }
