@@ -25,7 +25,7 @@ export function baseIn({ base, tensors }: Manifest): BaseOfCheckpoint | undefine
 
 type Named = Pick<TrainingCheckpoint, "folder" | "manifest">;
 
-const advice = "give --model DIR, the folder with the base as it was (in code: weights)";
+const advice = "give --model the base as it was, its folder or owner/name (in code: weights)";
 
 /** The weights of a base, and what they are called in errors. */
 export interface OpenedBase extends AsyncDisposable {

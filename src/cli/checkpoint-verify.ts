@@ -3,6 +3,7 @@ import { checkpointsIn } from "../checkpoint/find-training.ts";
 import { type Verification, verifyTraining } from "../checkpoint/verify-training.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
+import { shownModel } from "./model-flags.ts";
 
 /** Looks at all of them, newest first, also after one that is damaged. @returns the exit code @throws CheckpointError where there is none */
 export async function runVerify(path: string): Promise<number> {
@@ -22,6 +23,4 @@ export async function runVerify(path: string): Promise<number> {
 }
 
 const describeBase = ({ folder, tensors, isThere }: NonNullable<Verification["base"]>): string =>
-  isThere
-    ? `  ${formatMany(tensors, "frozen tensor")} of it are those of its base, ${folder}\n`
-    : `  its base is NOT THERE: ${formatMany(tensors, "frozen tensor")} of it are those of ${folder}. What reads them wants --model, the folder with the base\n`;
+  `  its base, ${shownModel(folder)}, ${isThere ? `has ${formatMany(tensors, "frozen tensor")} of it` : `is NOT THERE: --model says where it is by now`}\n`;

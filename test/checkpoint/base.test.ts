@@ -216,7 +216,7 @@ describe("another base", () => {
     }
     const { message } = ranks[0]!.error!;
     expect(message).toContain(folder);
-    expect(message).toContain("give --model DIR, the folder with the base as it was");
+    expect(message).toContain("give --model the base as it was, its folder or owner/name");
     return message;
   }
 
