@@ -43,6 +43,8 @@ export interface SavedCheckpoint {
   /** Of all ranks' files. */
   readonly bytes: number;
   readonly seconds: number;
+  /** The folder that its frozen parameters stay in; left out: it holds everything. */
+  readonly base?: string;
 }
 
 /**
@@ -71,7 +73,8 @@ export async function saveCheckpoint<B extends object>(
   try {
     const bytes = await engine.saveStates((reader) => save.run(reader));
     const seconds = (performance.now() - started) / 1000;
-    return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
+    const saved = { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
+    return base ? { ...saved, base: base.folder } : saved;
   } catch (error) {
     if (!(error instanceof CheckpointError)) throw error;
     const why = `the checkpoint of step ${step} could not be saved, and those before it are as they were: ${error.message}`;

@@ -24,6 +24,7 @@ import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, openJobTokenizer, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
+import { shownModel } from "./model-flags.ts";
 import { OutputLock } from "./output-lock.ts";
 import { type PreparationTeller, preparationTeller } from "./preparation.ts";
 import { StepPrinter } from "./step-printer.ts";
@@ -199,8 +200,10 @@ function renderStop(step: number, steps: number, output: string | undefined): st
   return `${wrap(`${stopped} Nothing was kept: --output DIR keeps the model, and with --save-every K also what --resume goes on from.`)}\n`;
 }
 
-const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): string =>
-  `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s).\n`;
+function renderCheckpoint({ folder, step, bytes, seconds, base }: SavedCheckpoint): string {
+  const rest = base === undefined ? "" : `; its frozen parameters stay in ${shownModel(base)}`;
+  return `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s)${rest}.\n`;
+}
 
 interface Written {
   readonly savedAfter: number | undefined;

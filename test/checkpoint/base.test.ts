@@ -152,6 +152,14 @@ describe("a checkpoint", () => {
       ).toBe(before.weightsHash);
   });
 
+  test("may hold nothing of a rank", async () => {
+    const job = jobOf({ freeze: ["*", "!transformer.ln_f.bias"] }, 3, { ranks: 4 });
+    const { folder, first, manifest } = await saveHalf(job, 4);
+    expect((await openedSizes(folder, manifest)).filter((entries) => entries === 0)).not.toEqual([]);
+    const rest = await run(4, resumed(job, folder));
+    expect([...lossesOf(first), ...lossesOf(rest)]).toEqual(lossesOf(await run(4, job)));
+  });
+
   test("has digests that depend on nothing but the base: not on the world, the stage or the precision", async () => {
     const digestsOf = async (...[shunya, stage, more]: Parameters<typeof jobOf>) =>
       (await saveHalf(jobOf(shunya, stage, more), more?.ranks)).manifest;
@@ -187,6 +195,16 @@ describe("a checkpoint", () => {
     expect((await elementsIn(folder)).get("transformer.wte.weight|master")).toBe(67 * 32);
   });
 });
+
+/** How many entries each rank's file has. */
+async function openedSizes(folder: string, { files }: Manifest): Promise<number[]> {
+  const sizes: number[] = [];
+  for (const { name } of files) {
+    await using file = await openSafetensors(join(folder, name));
+    sizes.push(file.tensors.size);
+  }
+  return sizes;
+}
 
 async function headerBytes(folder: string): Promise<number> {
   let sum = 0;

@@ -117,7 +117,9 @@ describe("LoRA", () => {
     const [model, moved, output] = [join(here, "base"), join(here, "base-moved"), join(here, "small")];
     cpSync(tinyModel, model, { recursive: true });
     const flags = [...train, "--model", model, ...lora, "--save-every", "2", "--output", output];
-    expect((await run(flags)).exitCode).toBe(exitCodes.ok);
+    const saved = await run(flags);
+    expect(saved).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    expect(saved.stdout).toMatch(/saved in \d+\.\d s\); its frozen parameters stay in .*\/base\.$/m);
     const checkpoints = join(output, "checkpoints");
     const newest = join(checkpoints, "step-00000002");
     const checkpoint = (...args: string[]) => run(["checkpoint", ...args]);
