@@ -96,6 +96,11 @@ export const laws = {
     tests: "ranks, stage",
   },
   lookedAt: { name: "A look at what lies on disk", file: "test/zero/disk-slots.test.ts", tests: "" },
+  base: {
+    name: "No base but the one that a run began with",
+    file: "test/checkpoint/base.test.ts",
+    tests: "12 psi_t.*2 ranks|depend on nothing but|another base (one of|that was moved)",
+  },
   checkpoints: {
     name: "Damage is never silent",
     file: "test/checkpoint/training.test.ts",

@@ -8,6 +8,7 @@
 #include "api_peak.h"
 #include "api_swap.h"
 #include "crc32.h"
+#include "element_digest.h"
 #include "groups.h"
 #include "ops.h"
 #include "queue.h"
@@ -126,6 +127,13 @@ napi_value alignedMemory(napi_env env, CallArgs& a) {
   const auto unmap = [](napi_env, void* memory, void* bytes) { munmap(memory, (size_t)bytes); };
   napi_value out;
   napi_create_external_arraybuffer(env, memory, bytes, unmap, (void*)bytes, &out);
+  return out;
+}
+napi_value elementDigestCall(napi_env env, CallArgs& a) {
+  const auto values = a.typed(0, napi_float32_array, "values");
+  const uint64_t first = (uint64_t)a.number(1, "first", 0, 9007199254740991.0);
+  napi_value out;
+  napi_create_bigint_uint64(env, elementDigest((const uint32_t*)values.data, values.length, first), &out);
   return out;
 }
 napi_value createSharedMemoryCall(napi_env env, CallArgs& a) { return toNumber(env, createSharedMemory(a.bytes(0, "bytes"))); }
@@ -288,6 +296,7 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<selectIsa>(env, exports, "selectIsa");
   add<createRegionCall>(env, exports, "createRegion");
   add<alignedMemory>(env, exports, "alignedMemory");
+  add<elementDigestCall>(env, exports, "elementDigest");
   add<createSharedMemoryCall>(env, exports, "createSharedMemory");
   add<openRegionCall>(env, exports, "openRegion");
   add<closeRegionCall>(env, exports, "closeRegion");

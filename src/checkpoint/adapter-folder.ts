@@ -49,6 +49,7 @@ export async function openAdapterFolder(folder: string, model: ModelConfig): Pro
       has: (name) => places.has(name),
       shape: (name) => shapes.get(name) ?? missing(file.path, name),
       read: (name, first, count) => file.readFloat32(places.get(name) ?? missing(file.path, name), first, count),
+      folderOf: () => undefined,
     };
     return { lora, base, weights, [Symbol.asyncDispose]: () => file.close() };
   } catch (error) {
@@ -64,6 +65,7 @@ export const withAdapter = (own: ModelWeights, adapter: ModelWeights): ModelWeig
     has: (name) => of(name).has(name),
     shape: (name) => of(name).shape(name),
     read: (name, first, count) => of(name).read(name, first, count),
+    folderOf: (name) => of(name).folderOf(name),
   };
 };
 

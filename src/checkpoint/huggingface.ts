@@ -1,7 +1,7 @@
 /** A model folder as Hugging Face lays it out: config.json, and weights in one safetensors file or in shards with an index. */
 
 import { readFile, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { ModelError } from "../errors/errors.ts";
 import { architectureOf, type ModelConfig } from "../nn/models/models.ts";
 import { parseModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
@@ -24,6 +24,8 @@ export interface ModelWeights {
   shape(name: string): readonly number[];
   /** Elements [firstElement, firstElement + count), row-major, as fp32. */
   read(name: string, firstElement: number, count: number): Promise<Float32Array>;
+  /** The folder itself, as an absolute path; undefined for a tensor that is not in a model's folder. */
+  folderOf(name: string): string | undefined;
 }
 
 export interface ModelFolder extends AsyncDisposable {
@@ -146,6 +148,10 @@ class FolderWeights implements ModelWeights {
     const place = this.#places.get(this.#names.canonical(name));
     if (place === undefined) throw new ModelError(`${this.#folder}: ${this.#architecture} has no tensor ${name}`);
     return place.file.readFloat32(place.stored, firstElement, count);
+  }
+
+  folderOf(name: string): string | undefined {
+    return this.has(name) ? resolve(this.#folder) : undefined;
   }
 
   #add(file: WeightFile, stored: string): void {

@@ -1,5 +1,6 @@
 /** `--save-every`, `--keep` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
 import { join } from "node:path";
+import { openBase } from "../checkpoint/base-weights.ts";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
 import { changedSettings } from "../checkpoint/settings.ts";
@@ -33,6 +34,12 @@ export function runOf(
     // What was chosen for a user who named nothing is needed again when the run goes on.
     chosen: typeof job.config === "object" ? { config: job.config as Json, steps } : null,
   };
+}
+
+/** The folder that checkpoints of a new run leave frozen parameters in; undefined: they hold everything. */
+export function baseFolderOf({ config, model: { config: shape, weights } }: OpenedJob): string | undefined {
+  const parameters = tuned(createModel(shape), config).namedParameters();
+  return parameters.flatMap(([name, { trainable }]) => (trainable ? [] : (weights?.folderOf(name) ?? [])))[0];
 }
 
 /** Where a run goes on from. */
@@ -91,11 +98,18 @@ export class Resumption {
       describeModel(tuned(createModel(model.config), config)).description,
       config,
     );
-    const { chosen: _, ...run } = runOf(job, opened);
+    // Another name of the base is nothing yet: its values are compared.
+    const { chosen: _, base: __, ...run } = runOf(job, opened);
     const changed = changedSettings(this.#manifest, { seed: job.seed, config, run });
     if (changed.length === 0) return;
     const lines = changed.map((text) => `\n  ${text}`).join("");
     logger.warn(`what follows is not what a run without a stop would give, since settings changed:${lines}`);
+  }
+
+  /** @returns the folder that holds frozen parameters for this checkpoint; undefined where it has them all @throws CheckpointError */
+  async findBase({ model: { weights } }: OpenedJob): Promise<string | undefined> {
+    await using base = await openBase({ folder: this.folder, manifest: this.#manifest }, weights);
+    return base?.folder;
   }
 
   /** @param steps of the whole run @throws UsageError where the checkpoint is of a later step */

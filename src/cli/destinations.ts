@@ -47,6 +47,15 @@ export function checkKinds(output: string, isAdapter: boolean): void {
   );
 }
 
+/** @param base that this run's checkpoints leave frozen parameters in @throws UsageError where the run would write its model over it */
+export function checkBaseStays(output: string, base: string): void {
+  if (!isSame(output, base)) return;
+  throw new UsageError(
+    `--output ${output} is the folder of the model that is trained further, and checkpoints of --save-every leave frozen ` +
+      "parameters in it: the model written there at the end would take their base away; name another folder",
+  );
+}
+
 export interface EarlierOutput {
   readonly job: Pick<TrainJob, "model" | "adapter">;
   /** Written at the end, beside config.json and model.safetensors. */

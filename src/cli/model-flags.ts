@@ -25,7 +25,7 @@ export function meaningOf(model: string): ModelMeaning {
 export const shownModel = (model: string): string => titleOfSnapshot(model) ?? model;
 
 /** Commands that take the weights, and what they take where they only foretell. */
-const weightCommands: readonly string[] = ["train", "generate", "merge"];
+const weightCommands: readonly string[] = ["train", "generate", "merge", "export"];
 
 /** Makes folders of the names of models on a hub, before a command (and long before its ranks) looks at its flags. */
 export async function fetchNamedModels(command: Command, logger: Logger): Promise<void> {

@@ -16,14 +16,15 @@ import { describeTerminal } from "../report/progress.ts";
 import { wrap } from "../report/wrap.ts";
 import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { StepRecord } from "../zero/record.ts";
-import { checkSaving, Resumption } from "./checkpoints.ts";
+import { baseFolderOf, checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
-import { checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
+import { checkBaseStays, checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, openJobTokenizer, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
+import { shownModel } from "./model-flags.ts";
 import { OutputLock } from "./output-lock.ts";
 import { type PreparationTeller, preparationTeller } from "./preparation.ts";
 import { StepPrinter } from "./step-printer.ts";
@@ -75,8 +76,10 @@ export async function runTrain(
     throw new UsageError(
       "LoRA trains adapters of a model's weights, and here these would be drawn at random and stay so: give a folder with weights, --model DIR",
     );
+  const base = resumed ? await resumed.findBase(opened) : baseFolderOf(opened);
   if (job.output !== undefined) {
     checkKinds(job.output, lora !== undefined);
+    if (job.saveEvery !== undefined && base !== undefined) checkBaseStays(job.output, base);
     await checkOutput(job.output);
     checkTokenizerThere(job.output, opened.tokenizer, asked.overwrite);
   }
@@ -197,8 +200,10 @@ function renderStop(step: number, steps: number, output: string | undefined): st
   return `${wrap(`${stopped} Nothing was kept: --output DIR keeps the model, and with --save-every K also what --resume goes on from.`)}\n`;
 }
 
-const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): string =>
-  `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s).\n`;
+function renderCheckpoint({ folder, step, bytes, seconds, base }: SavedCheckpoint): string {
+  const rest = base === undefined ? "" : `; its frozen parameters stay in ${shownModel(base)}`;
+  return `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s)${rest}.\n`;
+}
 
 interface Written {
   readonly savedAfter: number | undefined;

@@ -11,6 +11,8 @@ export interface Native {
   selectIsa(name: string): void;
   /** Memory that JavaScript reads and writes and that begins at a page's border, as direct I/O wants it. */
   alignedMemory(bytes: number): ArrayBuffer;
+  /** What the values of elements from number `first` on add to their tensor's digest: below 2^64, and added modulo that. */
+  elementDigest(values: Float32Array, first: number): bigint;
   /** Memory that only this process uses (pages appear when touched). */
   createRegion(bytes: number): number;
   /** A descriptor of anonymous shared memory (memfd; elsewhere an unlinked file) that children can inherit. */

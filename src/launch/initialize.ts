@@ -22,11 +22,15 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
   readonly config: string | object;
   /** Seed of initial weights and dropout. Defaults to 42. */
   readonly seed?: number;
-  /** Initial weights by name; the others are drawn. */
+  /**
+   * Initial weights by name; the others are drawn. Where they are a model folder's (`openModelFolder`), checkpoints leave frozen
+   * parameters there.
+   */
   readonly weights?: WeightSource;
   /**
    * A checkpoint of `saveCheckpoint`, or a folder of them: its newest undamaged one. Training goes on after its step
-   * (`engine.steps`) as if it had never stopped; world size and stage may be others. `weights` are not used then.
+   * (`engine.steps`) as if it had never stopped; world size and stage may be others. `weights` are then read for
+   * frozen parameters that the checkpoint left in their folder, instead of the folder that it names, and for nothing else.
    */
   readonly resume?: string;
   /** What the run is made of beside the configuration, as given to `saveCheckpoint`: what changed is said. */
@@ -76,7 +80,9 @@ export async function initializeIn<B extends object>(
   const { model, weights, run, resume: path } = options;
   const logger = options.logger ?? createLogger({ rank: world.rank });
   await using saved =
-    path === undefined ? undefined : await resumeIn(world, { path, model, config, seed: options.seed, run }, logger);
+    path === undefined
+      ? undefined
+      : await resumeIn(world, { path, model, config, seed: options.seed, run, weights }, logger);
   const seed = options.seed ?? saved?.manifest.seed;
   const signals = [options.signal, world.stopSignal].filter((s) => s !== undefined);
   return await Engine.create({

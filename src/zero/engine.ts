@@ -20,6 +20,7 @@ import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { type Agreement, agree } from "./agree.ts";
+import { type Base, BaseTensors } from "./base-tensors.ts";
 import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
 import { Calls } from "./calls.ts";
 import { culpritOf } from "./diagnose.ts";
@@ -57,6 +58,8 @@ export class Engine<B extends object> {
   readonly group: ProcessGroup;
   /** What the user should be told about the tiers that were found. */
   notices: readonly string[] = [];
+  /** Frozen tensors that a checkpoint does not hold, since they stay in the folder they came from. */
+  base: Base | undefined;
   readonly #options: EngineOptions<B>;
   readonly #seed: number;
   // Parts
@@ -65,6 +68,7 @@ export class Engine<B extends object> {
   readonly #settler: GradientSettler;
   readonly #norm: GradientNorm;
   readonly #step: OptimizerStep;
+  readonly #baseTensors: BaseTensors;
   readonly #savings: Savings;
   readonly #losses: LossBook;
   readonly #targets = new TargetBook();
@@ -105,7 +109,9 @@ export class Engine<B extends object> {
     this.#units = new Units(device, this.group, this.plan, model, this.#stores, (flat, parameter) =>
       this.#settler.takeGradient(flat, parameter),
     );
-    this.#savings = new Savings(device, this.group, this.#units.all);
+    const source = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
+    this.#baseTensors = new BaseTensors(this.#units.flats, source);
+    this.#savings = new Savings(device, this.group, this.#units.all, (name) => this.#baseTensors.has(name));
     this.#norm = new GradientNorm(device, this.#units.flats);
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
@@ -131,10 +137,12 @@ export class Engine<B extends object> {
       model = described;
       const engine = new Engine(options, described);
       engine.notices = await engine.#stores.open(engine.group.rank);
-      const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
       const { all } = engine.#units;
-      const fill = (): Promise<void> => initialiseWeights(device, all, described, engine.#seed, states);
+      const { source } = engine.#baseTensors;
+      const fill = (): Promise<void> => initialiseWeights(device, all, described, engine.#seed, source);
       await (options.resume ? options.resume.filled(engine.group, fill) : fill());
+      engine.base = await engine.#baseTensors.agree(engine.group);
+      options.resume?.checkBase(engine.base?.digests ?? new Map());
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
       await quiet(device);
       if (Object.values(engine.plan.residences).some(({ tier }) => tier !== "device")) device.timeline.measureOverlap();

@@ -24,6 +24,8 @@ export interface StateSource {
   has(name: string, kind: StateKind): boolean;
   /** Fills `into` with fp32 values of a tensor from element `first` on. */
   read(name: string, kind: StateKind, first: number, into: Float32Array): Promise<void>;
+  /** The model folder where a tensor's weights can be read again, as an absolute path; undefined: none. */
+  folderOf?(name: string): string | undefined;
 }
 
 /** What a run that was saved goes on from. `states` has every kind of every tensor. */
@@ -32,6 +34,8 @@ export interface ResumePoint {
   readonly states: StateSource;
   /** Runs what reads them, and fails on every rank where that fails on one. */
   filled(group: Exchanger, fill: () => Promise<void>): Promise<void>;
+  /** @param digests of frozen tensors by name, as all ranks read them from their base @throws where they are not those that were saved */
+  checkBase(digests: ReadonlyMap<string, string>): void;
 }
 
 /** A part of a tensor's state that this rank owns. */
@@ -49,7 +53,10 @@ export interface StateRange {
 
 /** What is saved, as an engine hands it out. */
 export interface StateReader {
-  /** In plan order, which is that of updates; together the ranks' lists hold every element of every kind once. */
+  /**
+   * In plan order, which is that of updates; together the ranks' lists hold every element of every kind once, save for tensors of the
+   * engine's base.
+   */
   readonly ranges: readonly StateRange[];
   /**
    * Fills `into` with fp32 values from element `first` of the range on. Ranges are read in their order and each from its first element

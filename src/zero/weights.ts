@@ -23,6 +23,11 @@ export interface WeightSource {
   has(name: string): boolean;
   /** fp32 values of elements [first, first + count) of a tensor. */
   read(name: string, first: number, count: number): Promise<Float32Array>;
+  /**
+   * The model folder where a tensor's weights can be read again, as an absolute path: checkpoints then name it instead of holding what is
+   * frozen. Undefined, or left out: there is none.
+   */
+  folderOf?(name: string): string | undefined;
 }
 
 /** Initial weights by name; the rest of a step's state is not given. */
@@ -37,6 +42,7 @@ export function weightsOnly(weights: WeightSource): StateSource {
         );
       into.set(values);
     },
+    folderOf: (name) => weights.folderOf?.(name),
   };
 }
 
