@@ -191,6 +191,17 @@ describe("config.json of Llama's family", () => {
     expect(parse({ ...qwen, layer_types: kinds }).slidingWindow).toEqual({ tokens: 16, fromLayer: 1 });
     expect(() => parse({ ...qwen, layer_types: kinds.toReversed() })).toThrow(/layer_types: found .*from one layer on/);
     expect(() => parse({ ...qwen, layer_types: ["full_attention", "chunked_attention"] })).toThrow(/layer_types/);
+    expect(parse({ ...qwen, max_window_layers: 0, sliding_window: null }).slidingWindow).toBeUndefined();
+  });
+
+  test("a Mistral's window is that of all its layers, as transformers has it whatever layer_types says", () => {
+    const mistral = { ...tiny, model_type: "mistral", num_key_value_heads: 2, sliding_window: 16 };
+    const alike = (kind: string) => ({ layer_types: [kind, kind] });
+    expect(parse({ ...mistral, ...alike("sliding_attention") }).slidingWindow).toEqual({ tokens: 16, fromLayer: 0 });
+    expect(() => parse({ ...mistral, ...alike("full_attention") })).toThrow(/layer_types: found .*sliding_attention/);
+    const full = { ...mistral, sliding_window: null };
+    expect(parse({ ...full, ...alike("full_attention") }).slidingWindow).toBeUndefined();
+    expect(() => parse({ ...full, layer_types: ["full_attention", "sliding_attention"] })).toThrow(/layer_types/);
   });
 
   test.each([

@@ -50,6 +50,8 @@ describe.each([
   ["llama-family/llama", {}],
   ["llama-family/qwen3", {}],
   ["llama-family/qwen3", { bf16: { enabled: true } }],
+  ["llama-family/mistral-window", {}],
+  ["llama-family/qwen2-window", { bf16: { enabled: true } }],
 ] as const)("%s %j", (folder, precision) => {
   test.each(Object.keys(cuts))("%s", async (name) => {
     await withModel(folder, precision, async (opened) => {

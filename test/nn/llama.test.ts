@@ -2,9 +2,9 @@
 import { expect, test } from "vitest";
 import { ShapeError } from "../../src/errors/errors.ts";
 import { Llama } from "../../src/nn/models/llama.ts";
-import { type LlamaConfig, longestLlamaSequence, type RopeScaling } from "../../src/nn/models/llama-config.ts";
+import { type LlamaConfig, type RopeScaling, windowOf } from "../../src/nn/models/llama-config.ts";
 import { llamaConfigs } from "../../src/nn/models/llama-published.ts";
-import { createModel, longestSequence, publishedConfig } from "../../src/nn/models/models.ts";
+import { createModel, publishedConfig } from "../../src/nn/models/models.ts";
 import { ropeAngles } from "../../src/nn/models/rope-angles.ts";
 import { cpuDevice, tapeOn } from "../tensor/support.ts";
 
@@ -50,23 +50,28 @@ test("the rules for longer positions, by hand", () => {
   expect([...louder]).toEqual([1.5, 1.5, 0, 0]);
 });
 
-test("the longest sequence is what positions and a window allow", () => {
-  expect(longestSequence(publishedConfig("gpt2")!)).toBe(1024);
-  expect(longestSequence(publishedConfig("mistral-7b")!)).toBe(4096);
-  expect(longestLlamaSequence({ ...config, slidingWindow: { tokens: 9999, fromLayer: 0 } })).toBe(2048);
+test("the longest sequence is the positions', whatever the window; and a window is that of the layers from one on", () => {
+  expect(createModel(publishedConfig("gpt2")!).longestSequence).toBe(1024);
+  const slidingWindow = { tokens: 3, fromLayer: 2 };
+  expect(createModel({ ...config, slidingWindow }).longestSequence).toBe(2048);
+  expect([0, 1, 2, 3].map((layer) => windowOf({ ...config, slidingWindow }, layer))).toEqual([
+    undefined,
+    undefined,
+    3,
+    3,
+  ]);
+  expect(windowOf(config, 0)).toBeUndefined();
   expect(publishedConfig("no-such-model")).toBeUndefined();
   expect(publishedConfig("constructor")).toBeUndefined();
 });
 
-test("a sequence beyond positions or window is a named error before anything is computed", async () => {
+test("a sequence beyond the positions is a named error before anything is computed", async () => {
   const device = cpuDevice();
-  for (const [changes, wanted] of [
-    [{ positions: 3 }, /4 tokens.*at most 3, the model's positions/],
-    [{ slidingWindow: { tokens: 3, fromLayer: 0 } }, /4 tokens.*at most 3, the model's sliding_window/],
-  ] as const) {
+  {
     using tape = tapeOn(device);
     const inputs = tape.integers(Int32Array.from([0, 1, 2, 3]), [1, 4]);
-    await expect(createModel({ ...config, ...changes }).nextLogits(tape, inputs)).rejects.toThrow(wanted);
+    const wanted = /4 tokens.*at most 3, the model's positions/;
+    await expect(createModel({ ...config, positions: 3 }).nextLogits(tape, inputs)).rejects.toThrow(wanted);
   }
   device.dispose();
 });

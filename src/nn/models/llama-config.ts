@@ -30,7 +30,7 @@ export type RopeScaling =
       readonly attentionFactor: number;
     };
 
-/** Layers from `fromLayer` on see only the last `tokens` tokens. */
+/** Layers from `fromLayer` on see only the last `tokens` tokens, the one that asks among them. */
 export interface SlidingWindow {
   readonly tokens: number;
   readonly fromLayer: number;
@@ -68,6 +68,6 @@ export interface LlamaConfig {
   readonly specialTokens: Readonly<Record<string, number | readonly number[] | null>>;
 }
 
-/** The longest sequence for which a window hides nothing, which is all that attention here computes. */
-export const longestLlamaSequence = ({ positions, slidingWindow }: LlamaConfig): number =>
-  Math.min(positions, slidingWindow?.tokens ?? positions);
+/** Tokens that a layer sees, the newest ones; undefined: all. */
+export const windowOf = ({ slidingWindow }: LlamaConfig, layer: number): number | undefined =>
+  slidingWindow && layer >= slidingWindow.fromLayer ? slidingWindow.tokens : undefined;

@@ -15,7 +15,7 @@ import { Embedding, Linear, RmsNorm } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
 import type { LanguageBatch, LanguageModel } from "./language-model.ts";
-import { type LlamaConfig, longestLlamaSequence } from "./llama-config.ts";
+import { type LlamaConfig, windowOf } from "./llama-config.ts";
 import { ropeAngles } from "./rope-angles.ts";
 
 /** A text that grows by one token makes new angles this seldom. */
@@ -30,8 +30,9 @@ class LlamaAttention extends Module {
   readonly k_norm?: RmsNorm;
   readonly #config: LlamaConfig;
   readonly #name: string;
+  readonly #window: number | undefined;
 
-  constructor(config: LlamaConfig, name: string) {
+  constructor(config: LlamaConfig, index: number) {
     super();
     const { hidden, heads, keyValueHeads, headWidth, attentionBias, initializerRange: std, normEpsilon } = config;
     const inner = { bias: attentionBias !== "none", std };
@@ -44,7 +45,8 @@ class LlamaAttention extends Module {
       this.k_norm = new RmsNorm(headWidth, normEpsilon);
     }
     this.#config = config;
-    this.#name = name;
+    this.#name = `layers.${index}.attn`;
+    this.#window = windowOf(config, index);
   }
 
   /** @param angles of the places of x @param earlier keys and values of the tokens before x */
@@ -54,7 +56,8 @@ class LlamaAttention extends Module {
       const q = this.#turned(tape, this.q_proj.forward(tape, x), this.q_norm, angles);
       const k = this.#turned(tape, this.k_proj.forward(tape, x), this.k_norm, angles);
       const v = this.v_proj.forward(tape, x);
-      const mixed = groupedAttention(tape, q, k, v, { heads, kvHeads, dropout, name: this.#name, earlier });
+      const seen = { earlier, window: this.#window };
+      const mixed = groupedAttention(tape, q, k, v, { heads, kvHeads, dropout, name: this.#name, ...seen });
       return this.o_proj.forward(tape, mixed);
     });
   }
@@ -99,7 +102,7 @@ class LlamaBlock extends Module {
 
   constructor(config: LlamaConfig, index: number) {
     super();
-    this.self_attn = new LlamaAttention(config, `layers.${index}.attn`);
+    this.self_attn = new LlamaAttention(config, index);
     this.mlp = new LlamaMlp(config);
     this.input_layernorm = new RmsNorm(config.hidden, config.normEpsilon);
     this.post_attention_layernorm = new RmsNorm(config.hidden, config.normEpsilon);
@@ -177,7 +180,7 @@ export class Llama extends Module implements LanguageModel {
   }
 
   get longestSequence(): number {
-    return longestLlamaSequence(this.config);
+    return this.config.positions;
   }
 
   get keyValueShape(): KeyValueShape {
@@ -206,16 +209,10 @@ export class Llama extends Module implements LanguageModel {
   }
 
   #checkLength(seq: number): void {
-    const { positions, slidingWindow } = this.config;
-    const found = `a sequence of ${seq} tokens`;
-    if (seq > positions)
-      throw new ShapeError("Llama", found, `at most ${positions}, the model's positions (--seq-length)`);
-    if (seq > (slidingWindow?.tokens ?? seq))
-      throw new ShapeError(
-        "Llama",
-        found,
-        `at most ${slidingWindow!.tokens}, the model's sliding_window: longer ones need attention in windows, which this version does not have (--seq-length)`,
-      );
+    const { positions } = this.config;
+    if (seq <= positions) return;
+    const wanted = `at most ${positions}, the model's positions (--seq-length)`;
+    throw new ShapeError("Llama", `a sequence of ${seq} tokens`, wanted);
   }
 
   /** Made once a pass, for all blocks. */
