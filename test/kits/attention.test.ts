@@ -289,6 +289,31 @@ describeKernels("attention", (isa) => {
     }
   });
 
+  it("what lies tiles outside of the window is not read: a probability of zero times NaN would be NaN", async () => {
+    const c = { batch: 1, seq: 1045, heads: 2, kvHeads: 1, headDim: 8, drop: 0, window: 48 };
+    const x = inputsOf(c, "f32");
+    const stride = strides(c);
+    const [v, dOut] = [x.v.slice(), x.dOut.slice()];
+    v[100 * stride.kv] = Number.NaN;
+    dOut[900 * stride.out] = Number.NaN;
+    const bench = new Workbench(isa);
+    const spans = await run(bench, c, "f32", { ...x, v, dOut });
+    const broken = (name: "out" | "dk" | "dv", rowStride: number) => {
+      const all = bench.read(spans[name], c.seq * rowStride, "f32");
+      return Array.from({ length: c.seq }, (_, t) => t).filter((t) => Number.isNaN(all[t * rowStride]!));
+    };
+    // Three tiles are at most 144 positions.
+    const out = broken("out", stride.out);
+    expect(out).toContain(100 + 47);
+    expect(Math.max(...out)).toBeLessThan(100 + 48 + 144);
+    for (const name of ["dk", "dv"] as const) {
+      const keys = broken(name, stride.kv).filter((t) => t > 500); // before it, those of broken outputs
+      expect(keys).toContain(900 - 47);
+      expect(Math.min(...keys), name).toBeGreaterThan(900 - 48 - 144);
+    }
+    bench.close();
+  });
+
   it("scores far apart neither overflow nor lose the largest", async () => {
     const c = { batch: 1, seq: 60, heads: 1, kvHeads: 1, headDim: 16, drop: 0 };
     const inputs = inputsOf(c, "f32");
