@@ -48,6 +48,13 @@ export const modelFaults: readonly Fault[] = [
     law: laws.llama,
   },
   {
+    name: "long texts turn by longrope's short factors",
+    file: "src/nn/models/rope-angles.ts",
+    find: "isLong ? ropeScaling.longFactors : ropeScaling.shortFactors",
+    replace: "ropeScaling.shortFactors",
+    law: laws.llama,
+  },
+  {
     name: "a window shows one token more",
     file: "src/nn/models/llama-config.ts",
     find: "? slidingWindow.tokens : undefined",

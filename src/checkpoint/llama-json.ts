@@ -90,7 +90,7 @@ export function parseLlamaConfig(text: string, path: string): LlamaConfig {
   if ((record.head_dim ?? family.headWidth ?? null) === null)
     read.check("hidden_size", hidden % heads === 0, `a multiple of num_attention_heads (${heads})`);
   const positions = read.count("max_position_embeddings", family.positions);
-  const rope = readRope(read, positions);
+  const rope = readRope(read, { positions, headWidth });
   const config: LlamaConfig = {
     architecture,
     vocabularySize: read.count("vocab_size"),

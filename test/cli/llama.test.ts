@@ -88,10 +88,10 @@ describe("published sizes", () => {
 
 test("a folder whose rule of positions is not here is planned for DeepSpeed, and refused by name for this engine", async () => {
   const record = JSON.parse(readFileSync(join(oracle("llama"), "config.json"), "utf8"));
-  writeFiles(here, { "longrope/config.json": { ...record, rope_scaling: { rope_type: "longrope", factor: 2 } } });
-  const args = ["plan", "--model", join(here, "longrope"), "--device-memory", "8GB"];
+  writeFiles(here, { "ntk/config.json": { ...record, rope_scaling: { rope_type: "ntk", factor: 2 } } });
+  const args = ["plan", "--model", join(here, "ntk"), "--device-memory", "8GB"];
   const ours = await run(args);
   expect(ours.exitCode).not.toBe(exitCodes.ok);
-  expect(ours.stderr.replaceAll(/\s+/g, " ")).toMatch(/rope_type: found "longrope".*Phi-3's.*--engine deepspeed/);
+  expect(ours.stderr.replaceAll(/\s+/g, " ")).toMatch(/rope_type: found "ntk".*--engine deepspeed/);
   expect((await run([...args, "--engine", "deepspeed"])).exitCode).toBe(exitCodes.ok);
 });

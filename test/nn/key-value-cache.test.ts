@@ -67,6 +67,33 @@ describe.each([
   });
 });
 
+describe("longrope, whose long texts turn otherwise from their first position on", () => {
+  test.each(Object.keys(cuts))("a long text that is announced, %s", async (name) => {
+    await withModel("llama-family/llama-longrope", {}, async (opened) => {
+      expect(opened.model.shortTextTokens).toBe(32);
+      using cache = cacheOf(opened, 60);
+      cache.clear(60);
+      let begin = 0;
+      let found: Float32Array = new Float32Array();
+      for (const end of cuts[name]!) {
+        found = await logits(opened, tokens.slice(begin, end), cache);
+        begin = end;
+      }
+      expect(found).toEqual(await logits(opened, tokens.slice(0, 60)));
+    });
+  });
+
+  test("a short text needs no announcement, and one that becomes long unannounced is refused by name", async () => {
+    await withModel("llama-family/llama-longrope", {}, async (opened) => {
+      using cache = cacheOf(opened, 60);
+      await logits(opened, tokens.slice(0, 20), cache);
+      expect(await logits(opened, tokens.slice(20, 32), cache)).toEqual(await logits(opened, tokens.slice(0, 32)));
+      const wanted = /grows from 32 tokens to 33 .*clear\(33\).*beyond 32 tokens longrope/;
+      await expect(logits(opened, tokens.slice(32, 33), cache)).rejects.toThrow(wanted);
+    });
+  });
+});
+
 test("its memory is that of the rows, on the device's ledger, and goes with it", async () => {
   await withModel("llama-family/llama", {}, async (opened) => {
     const { ledger } = opened.engine.device;

@@ -24,6 +24,7 @@ describe("logits are transformers'", () => {
     ["qwen3", "norms of queries and keys, wide heads, shards, BF16"],
     ["mistral-window", "a window of 8 tokens in every layer"],
     ["qwen2-window", "a window of 11 tokens from the second layer on"],
+    ["llama-longrope", "other factors beyond 32 original positions"],
   ])("%s: %s", async (name) => {
     const expected = readOracle<{
       readonly lengths: readonly number[];
@@ -59,15 +60,18 @@ describe("training a Llama with groups of heads is PyTorch's", () => {
     });
 });
 
-describe("training on sequences longer than the window is PyTorch's", () => {
-  test.each(["mistral-window", "qwen2-window"])("%s, 2 ranks, stages 0 and 3: the same bits", async (name) => {
-    const curve = readOracle<TrainingSettings & Curve>(`llama-family/${name}/losses.json`);
-    const [whole, shared] = [
-      await run(2, await trainingJob(oraclePath(`llama-family/${name}`), 0, curve)),
-      await run(2, await trainingJob(oraclePath(`llama-family/${name}`), 3, curve)),
-    ];
-    expectCurve(whole.records, curve);
-    expect(shared.records.map((r) => r.loss)).toEqual(whole.records.map((r) => r.loss));
-    expect(shared.weightsHash).toBe(whole.weightsHash);
-  });
+describe("training on sequences longer than the window, or than the original positions, is PyTorch's", () => {
+  test.each(["mistral-window", "qwen2-window", "llama-longrope"])(
+    "%s, 2 ranks, stages 0 and 3: the same bits",
+    async (name) => {
+      const curve = readOracle<TrainingSettings & Curve>(`llama-family/${name}/losses.json`);
+      const [whole, shared] = [
+        await run(2, await trainingJob(oraclePath(`llama-family/${name}`), 0, curve)),
+        await run(2, await trainingJob(oraclePath(`llama-family/${name}`), 3, curve)),
+      ];
+      expectCurve(whole.records, curve);
+      expect(shared.records.map((r) => r.loss)).toEqual(whole.records.map((r) => r.loss));
+      expect(shared.weightsHash).toBe(whole.weightsHash);
+    },
+  );
 });

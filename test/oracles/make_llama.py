@@ -2,9 +2,9 @@
 
 Each folder has config.json, its weights (one file or shards; F32, F16 or BF16) and logits.json: the logits of the token that
 follows the first n tokens of gpt2-tiny/tokens.bin, in fp32. Some have losses.json too: 20 steps of AdamW in fp32 on one thread.
-Of the last ones sequences are longer than the window.
+Of the last ones sequences are longer than the window, or than the original positions.
 
-    python3 make_llama.py                # needs PyTorch and transformers: 4.57 wrote those without a window, 5.24 the others
+    python3 make_llama.py                # needs PyTorch and transformers: 4.57 wrote those up to qwen3, 5.24 the others
     python3 make_llama.py make NAME ...  # only these
     python3 make_llama.py check FOLDER   # loads a folder that was written elsewhere: every tensor there, and none too many
 """
@@ -36,6 +36,12 @@ COMMON = {
 # Short original positions, so that a scaling shows within 48 tokens.
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 SMALL = {"hidden_size": 32, "intermediate_size": 40}
+LONGROPE = {
+    "rope_type": "longrope",
+    "original_max_position_embeddings": 32,
+    "short_factor": [1.0, 1.1, 1.3, 1.5],
+    "long_factor": [1.2, 1.9, 3.1, 4.0],
+}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 
 # Folder to (model_type, settings, element type, shards).
@@ -57,8 +63,9 @@ MODELS = {
         torch.bfloat16,
         1,
     ),
+    "llama-longrope": ("llama", {**SMALL, "rope_scaling": LONGROPE, "tie_word_embeddings": True}, torch.bfloat16, 1),
 }
-TRAINED = ("llama", "mistral-window", "qwen2-window")
+TRAINED = ("llama", "mistral-window", "qwen2-window", "llama-longrope")
 
 
 def make_model(model_type, settings, dtype):

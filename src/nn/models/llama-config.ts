@@ -28,6 +28,15 @@ export type RopeScaling =
       readonly betaSlow: number;
       /** What cosines and sines are multiplied with. */
       readonly attentionFactor: number;
+    }
+  | {
+      readonly type: "longrope";
+      readonly factor: number;
+      readonly originalPositions: number;
+      /** What the frequency of each pair is divided by, in texts up to the original positions and in longer ones: headWidth / 2 each. */
+      readonly shortFactors: readonly number[];
+      readonly longFactors: readonly number[];
+      readonly attentionFactor: number;
     };
 
 /** Layers from `fromLayer` on see only the last `tokens` tokens, the one that asks among them. */
@@ -67,6 +76,10 @@ export interface LlamaConfig {
   /** Ids of config.json that no computation here reads, for whoever loads what is written. */
   readonly specialTokens: Readonly<Record<string, number | readonly number[] | null>>;
 }
+
+/** Tokens of the longest text before all of its positions turn otherwise; undefined: they never do. */
+export const shortTextTokens = ({ ropeScaling }: LlamaConfig): number | undefined =>
+  ropeScaling?.type === "longrope" ? ropeScaling.originalPositions : undefined;
 
 /** Tokens that a layer sees, the newest ones; undefined: all. */
 export const windowOf = ({ slidingWindow }: LlamaConfig, layer: number): number | undefined =>

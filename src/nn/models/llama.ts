@@ -15,8 +15,8 @@ import { Embedding, Linear, RmsNorm } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
 import type { LanguageBatch, LanguageModel } from "./language-model.ts";
-import { type LlamaConfig, windowOf } from "./llama-config.ts";
-import { ropeAngles } from "./rope-angles.ts";
+import { type LlamaConfig, shortTextTokens, windowOf } from "./llama-config.ts";
+import { isLongText, ropeAngles } from "./rope-angles.ts";
 
 /** A text that grows by one token makes new angles this seldom. */
 const placesAtOnce = 256;
@@ -138,8 +138,11 @@ export class Llama extends Module implements LanguageModel {
   /** The output projection; absent where it is the token embedding (tied). */
   readonly lm_head?: Embedding;
   readonly config: LlamaConfig;
-  /** Of the longest sequence so far. */
-  #angles: Float32Array<ArrayBuffer> = new Float32Array();
+  /** Of the longest sequence of each kind so far. */
+  readonly #angles: Record<"short" | "long", Float32Array<ArrayBuffer>> = {
+    short: new Float32Array(),
+    long: new Float32Array(),
+  };
 
   /** @throws ShapeError where heads do not go together */
   constructor(config: LlamaConfig) {
@@ -183,6 +186,10 @@ export class Llama extends Module implements LanguageModel {
     return this.config.positions;
   }
 
+  get shortTextTokens(): number | undefined {
+    return shortTextTokens(this.config);
+  }
+
   get keyValueShape(): KeyValueShape {
     const { layers, keyValueHeads, headWidth } = this.config;
     return { layers, width: keyValueHeads * headWidth };
@@ -198,8 +205,10 @@ export class Llama extends Module implements LanguageModel {
     if (inputs.shape.length !== 2)
       throw new ShapeError("Llama", `inputs [${inputs.shape.join(", ")}]`, "token ids [batch, seq]");
     const first = cache?.length ?? 0;
+    const textTokens = cache?.textTokens(seq) ?? seq;
     this.#checkLength(first + seq);
-    const angles = this.#anglesOn(tape, first, seq);
+    if (first > 0) this.#checkGrowth(cache!.textTokens(0), textTokens);
+    const angles = this.#anglesOn(tape, first, seq, textTokens);
     let x = await this.segment(tape, [], () => this.model.embed_tokens.forward(tape, inputs));
     for (const [i, block] of this.model.layers.modules.entries())
       x = cache
@@ -215,13 +224,27 @@ export class Llama extends Module implements LanguageModel {
     throw new ShapeError("Llama", `a sequence of ${seq} tokens`, wanted);
   }
 
+  /** Keys that were turned as those of a short text are no part of a long one. */
+  #checkGrowth(before: number, after: number): void {
+    if (isLongText(this.config, before) === isLongText(this.config, after)) return;
+    throw new ShapeError(
+      "Llama",
+      `a text that grows from ${before} tokens to ${after} in a cache`,
+      `the whole text anew, in passes after clear(${after}): beyond ${this.shortTextTokens} tokens longrope turns every position otherwise`,
+    );
+  }
+
   /** Made once a pass, for all blocks. */
-  #anglesOn(tape: Tape, first: number, seq: number): Tensor {
+  #anglesOn(tape: Tape, first: number, seq: number, textTokens: number): Tensor {
     const { headWidth } = this.config;
-    const places = Math.ceil((first + seq) / placesAtOnce) * placesAtOnce;
-    if (this.#angles.length < (first + seq) * headWidth) this.#angles = ropeAngles(this.config, places);
+    const end = first + seq;
+    const kind = isLongText(this.config, textTokens) ? "long" : "short";
+    if (this.#angles[kind].length < end * headWidth) {
+      const places = Math.ceil(end / placesAtOnce) * placesAtOnce;
+      this.#angles[kind] = ropeAngles(this.config, places, textTokens);
+    }
     const angles = tape.make([seq, headWidth], "f32");
-    tape.device.upload(angles.span, this.#angles.subarray(first * headWidth, (first + seq) * headWidth));
+    tape.device.upload(angles.span, this.#angles[kind].subarray(first * headWidth, end * headWidth));
     return angles;
   }
 }
