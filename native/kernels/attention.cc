@@ -14,7 +14,8 @@ namespace {
 // Keys before it are seen by no query.
 int64_t firstPacked(const AttentionArgs& a) { return roundDown(firstSeen(a, a.keys - a.seq), wideRows); }
 
-// One worker's scratch. Keys and values are those from the first packed one on.
+// One worker's scratch. Keys and values are those from the first packed one on, of which there is room for as many as can be: so the
+// last of several passes over a text takes the most.
 template <DType T> struct Scratch {
   uint32_t *keys, *values, *queries, *probabilities;
   float *scores, *sums, *factors, *factorRows;
@@ -23,9 +24,9 @@ template <DType T> struct Scratch {
   Scratch(const AttentionArgs& a, void* base) {
     Carver carve(base);
     const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>);
-    const int64_t packed = a.keys - firstPacked(a);
-    keys = carve.take<uint32_t>(roundUp(packed, wideRows) * headWords);
-    values = carve.take<uint32_t>(roundUp(a.headDim, wideRows) * ceilDiv(packed, wordDepth<T>));
+    const int64_t most = std::min(a.keys, a.seq + a.window - 1 + wideRows - 1);
+    keys = carve.take<uint32_t>(roundUp(most, wideRows) * headWords);
+    values = carve.take<uint32_t>(roundUp(a.headDim, wideRows) * ceilDiv(most, wordDepth<T>));
     queries = carve.take<uint32_t>(headWords * wideCols);
     scores = carve.take<float>(keyChunk * wideCols);
     probabilities = (uint32_t*)scores;  // written over scores that have been read

@@ -314,6 +314,22 @@ describeKernels("attention", (isa) => {
     bench.close();
   });
 
+  it.each(floatTypes)("%s: scratch follows the window, and never shrinks while a text grows", (dtype) => {
+    const bench = new Workbench(isa);
+    const rows = bench.space(4 * 500 * 32);
+    const scratchOf = (keys: number, window: number) =>
+      bench.scratchBytes("attention", {
+        ...{ batch: 1, seq: 40, keys, window, heads: 4, kvHeads: 1, headDim: 8, scale: 1, dtype },
+        ...{ q: rows, k: rows, v: rows, out: rows, qStride: 32, kvStride: 8, outStride: 32, lse: rows },
+        ...{ dropProbability: 0, dropKey, firstSample },
+      });
+    const sizes = Array.from({ length: 440 }, (_, i) => scratchOf(40 + i, 30));
+    expect(sizes).toEqual(sizes.toSorted((a, b) => a - b));
+    expect(sizes.at(-1)).toBe(sizes[100]);
+    expect(scratchOf(479, 30)).toBeLessThan(scratchOf(479, 479));
+    bench.close();
+  });
+
   it("scores far apart neither overflow nor lose the largest", async () => {
     const c = { batch: 1, seq: 60, heads: 1, kvHeads: 1, headDim: 16, drop: 0 };
     const inputs = inputsOf(c, "f32");
