@@ -5,7 +5,7 @@ import { openTraining } from "../checkpoint/open-training.ts";
 import { kindsOf, type Manifest } from "../checkpoint/training-manifest.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { printable } from "../errors/printable.ts";
-import { architectureOf, longestSequence } from "../nn/models/models.ts";
+import { architectureOf } from "../nn/models/models.ts";
 import { formatBytes, formatCount, formatMany, formatReal } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
 import { wrap } from "../report/wrap.ts";
@@ -84,8 +84,8 @@ function renderHead(folder: string, manifest: Manifest, older: number): string {
 function renderModel(manifest: Manifest): string[] {
   const model = savedModel(manifest);
   if (!model) return [];
-  const { layers, hidden, heads, vocabularySize } = model;
-  const sizes = `${architectureOf(model)}: ${layers} layers, width ${hidden}, ${heads} heads, ${vocabularySize} tokens, ${longestSequence(model)} positions`;
+  const { layers, hidden, heads, vocabularySize, positions } = model;
+  const sizes = `${architectureOf(model)}: ${layers} layers, width ${hidden}, ${heads} heads, ${vocabularySize} tokens, ${positions} positions`;
   return [line("model", sizes)];
 }
 

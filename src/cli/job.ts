@@ -18,7 +18,7 @@ import { openRanges } from "../data/tokens.ts";
 import { DataError, UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
-import { createModel, longestSequence, type ModelConfig } from "../nn/models/models.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { findTokenizer } from "../tokenizer/open.ts";
 import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -237,15 +237,12 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     if (job.adapter !== undefined && !model.weights && job.resume === undefined)
       throw new UsageError(`--adapter ${job.adapter} belongs to a model's weights; name their folder with --model DIR`);
     opened.push(model);
-    const longest = longestSequence(model.config);
-    const seqLength = job.seqLength ?? longest;
-    if (seqLength > longest) {
-      const limit = longest < model.config.positions ? "tokens, its sliding_window" : "positions";
+    const { vocabularySize, positions } = model.config;
+    const seqLength = job.seqLength ?? positions;
+    if (seqLength > positions)
       throw new UsageError(
-        `--seq-length ${seqLength} is longer than the model's ${longest} ${limit}; give at most that`,
+        `--seq-length ${seqLength} is longer than the model's ${positions} positions; give at most that`,
       );
-    }
-    const { vocabularySize } = model.config;
     const prepared = job.prepared ?? (await prepareJobData(job, { tokenizer, vocabularySize, seqLength }, onProgress));
     const openSources = async (sources: readonly PreparedSource[]): Promise<Rows> => {
       const rows = await openRows(prepared.kind, sources, { vocabularySize, seqLength });

@@ -28,9 +28,18 @@ export type RopeScaling =
       readonly betaSlow: number;
       /** What cosines and sines are multiplied with. */
       readonly attentionFactor: number;
+    }
+  | {
+      readonly type: "longrope";
+      readonly factor: number;
+      readonly originalPositions: number;
+      /** What the frequency of each pair is divided by, in texts up to the original positions and in longer ones: headWidth / 2 each. */
+      readonly shortFactors: readonly number[];
+      readonly longFactors: readonly number[];
+      readonly attentionFactor: number;
     };
 
-/** Layers from `fromLayer` on see only the last `tokens` tokens. */
+/** Layers from `fromLayer` on see only the last `tokens` tokens, the one that asks among them. */
 export interface SlidingWindow {
   readonly tokens: number;
   readonly fromLayer: number;
@@ -68,6 +77,10 @@ export interface LlamaConfig {
   readonly specialTokens: Readonly<Record<string, number | readonly number[] | null>>;
 }
 
-/** The longest sequence for which a window hides nothing, which is all that attention here computes. */
-export const longestLlamaSequence = ({ positions, slidingWindow }: LlamaConfig): number =>
-  Math.min(positions, slidingWindow?.tokens ?? positions);
+/** Tokens of the longest text before all of its positions turn otherwise; undefined: they never do. */
+export const shortTextTokens = ({ ropeScaling }: LlamaConfig): number | undefined =>
+  ropeScaling?.type === "longrope" ? ropeScaling.originalPositions : undefined;
+
+/** Tokens that a layer sees, the newest ones; undefined: all. */
+export const windowOf = ({ slidingWindow }: LlamaConfig, layer: number): number | undefined =>
+  slidingWindow && layer >= slidingWindow.fromLayer ? slidingWindow.tokens : undefined;

@@ -4,7 +4,7 @@ import { Gpt2 } from "./gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "./gpt2-config.ts";
 import type { LanguageModel } from "./language-model.ts";
 import { Llama } from "./llama.ts";
-import { type LlamaArchitecture, type LlamaConfig, longestLlamaSequence } from "./llama-config.ts";
+import type { LlamaArchitecture, LlamaConfig } from "./llama-config.ts";
 import { llamaConfigs } from "./llama-published.ts";
 
 /** A configuration without an `architecture` is GPT-2's. */
@@ -26,7 +26,3 @@ export const architectureOf = (config: ModelConfig): "gpt2" | LlamaArchitecture 
 
 export const createModel = (config: ModelConfig): LanguageModel =>
   isLlama(config) ? new Llama(config) : new Gpt2(config);
-
-/** Tokens of the longest sequence that a model can be given. */
-export const longestSequence = (config: ModelConfig): number =>
-  isLlama(config) ? longestLlamaSequence(config) : config.positions;

@@ -13,6 +13,8 @@ export interface AttentionOptions {
   readonly name: string;
   /** Where the sequence began before this pass; without it the pass has all of it. Needs a batch of 1 and no backward pass. */
   readonly earlier?: EarlierKeys | undefined;
+  /** Tokens that a query sees, its own the last of them. Left out: all before it. What lies outside is not computed. */
+  readonly window?: number | undefined;
 }
 
 /** Keys and values of the tokens of a sequence that earlier passes read, and room for those of the next. */
@@ -96,6 +98,7 @@ function attend(
     qStride: strides.query,
     kvStride: strides.keyValue,
     outStride: width,
+    window: Math.min(options.window ?? keys, keys),
     dropProbability,
     dropKey: dropProbability > 0 ? tape.random.dropout(options.name) : 0,
     firstSample: tape.random.firstSample,
