@@ -1,4 +1,4 @@
-// Faults of generation: of the cache of keys and values, and of the model that is held whole for a text.
+// Faults of generation: of the cache of keys and values, the model that is held whole for a text, and the dealing of prompts.
 import type { Fault } from "./faults.ts";
 import { laws } from "./laws.ts";
 
@@ -16,6 +16,48 @@ export const generationFaults: readonly Fault[] = [
     find: "    this.#units.releaseAll();\n",
     replace: "",
     law: laws.generation,
+  },
+  {
+    name: "ranks that hold the whole model all take rank 0's tokens",
+    file: "src/generation/tokens.ts",
+    find: "  if (!sharesParameters(engine)) return { token: own, isStopped };\n",
+    replace: "",
+    law: laws.generation,
+  },
+  {
+    name: "the turn of a prompt's answer does not wait for the answer before it",
+    file: "src/cli/generate-deal.ts",
+    find: "      if (!first.hasEnded) return;\n",
+    replace: "",
+    law: laws.dealt,
+  },
+  {
+    name: "prompts are read without end behind one that takes long",
+    file: "src/cli/generate-deal.ts",
+    find: "    await order.room(most);\n",
+    replace: "",
+    law: laws.dealt,
+  },
+  {
+    name: "a checkpoint's text is made without the adapters of the run",
+    file: "src/checkpoint/saved-model.ts",
+    find: "return { folder, manifest, config, lora, weights,",
+    replace: "return { folder, manifest, config, lora: undefined, weights,",
+    law: laws.fromCheckpoint,
+  },
+  {
+    name: "a text does not end where generation_config.json says",
+    file: "src/generation/open-generator.ts",
+    find: "tokenizer, endTokens, sampling });",
+    replace: "tokenizer, endTokens: endTokensOf(config), sampling });",
+    law: laws.modelSettings,
+  },
+  {
+    name: "a checkpoint forgets the generation_config.json of its model",
+    file: "src/checkpoint/saved-model.ts",
+    find: 'typeof run.generation === "string" ? run.generation : undefined;',
+    replace: "undefined;",
+    law: laws.modelSettings,
   },
   {
     name: "positions of a generated text begin anew in each pass",

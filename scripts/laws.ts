@@ -108,9 +108,24 @@ export const laws = {
   },
   cache: { name: "A text cut into passes has the same logits", file: "test/nn/key-value-cache.test.ts", tests: "" },
   generation: {
-    name: "Generation is collective and leaves no trace",
+    name: "Generation leaves no trace",
     file: "test/laws/generation.test.ts",
-    tests: "2 ranks stage|what is gathered",
+    tests: "2 ranks stage|what is gathered|texts of their own",
+  },
+  fromCheckpoint: {
+    name: "A checkpoint's text is that of the model which the run writes",
+    file: "test/generation/from-checkpoint.test.ts",
+    tests: "the text is that",
+  },
+  modelSettings: {
+    name: "Texts end and are drawn as generation_config.json says",
+    file: "test/generation/model-settings.test.ts",
+    tests: "",
+  },
+  dealt: {
+    name: "Prompts are dealt, and answered in their order",
+    file: "test/cli/generate-deal.test.ts",
+    tests: "",
   },
   clock: { name: "Queues share what they share", file: "test/device/virtual-clock.test.ts", tests: "" },
   costs: { name: "Ops cost what a machine's rates say", file: "test/hardware/costs.test.ts", tests: "" },

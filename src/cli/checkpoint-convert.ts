@@ -3,6 +3,7 @@ import { tensorNamesOf } from "../checkpoint/architectures.ts";
 import { convertTraining, elementsIn } from "../checkpoint/convert-training.ts";
 import { type ForeignCheckpoint, readDeepSpeed } from "../checkpoint/deepspeed-read.ts";
 import { canonicalName } from "../checkpoint/gpt2-tensors.ts";
+import { checkModel } from "../checkpoint/saved-model.ts";
 import type { JsonObject } from "../checkpoint/training-manifest.ts";
 import { parseConfigObject } from "../config/json.ts";
 import { resolveConfig } from "../config/resolve.ts";
@@ -12,7 +13,7 @@ import type { Logger } from "../log/logger.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { formatBytes, formatCount, formatMany } from "../report/numbers.ts";
 import { wrap } from "../report/wrap.ts";
-import { checkModel, configOf } from "./checkpoint-export.ts";
+import { configOf } from "./checkpoint-export.ts";
 
 export interface ConvertRequest {
   readonly from: string;

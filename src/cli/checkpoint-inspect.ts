@@ -2,6 +2,7 @@
 import { baseIn } from "../checkpoint/base-weights.ts";
 import { checkpointsIn } from "../checkpoint/find-training.ts";
 import { openTraining } from "../checkpoint/open-training.ts";
+import { savedModel } from "../checkpoint/saved-model.ts";
 import { kindsOf, type Manifest } from "../checkpoint/training-manifest.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { printable } from "../errors/printable.ts";
@@ -11,7 +12,6 @@ import { renderTable } from "../report/table.ts";
 import { wrap } from "../report/wrap.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { StateKind } from "../zero/state.ts";
-import { savedModel } from "./checkpoint-export.ts";
 import { shownModel } from "./model-flags.ts";
 
 /** @throws CheckpointError */

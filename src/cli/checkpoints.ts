@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { openBase } from "../checkpoint/base-weights.ts";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
+import { savedGeneration } from "../checkpoint/saved-model.ts";
 import { changedSettings } from "../checkpoint/settings.ts";
 import type { Json, JsonObject, Manifest } from "../checkpoint/training-manifest.ts";
 import { UsageError } from "../errors/errors.ts";
@@ -19,7 +20,7 @@ export const checkpointsOf = (output: string): string => join(output, "checkpoin
 /** What a checkpoint keeps of a job beside the engine's configuration. */
 export function runOf(
   job: TrainJob,
-  { config, model, prepared, tokenizer, rows, sampler, seqLength, steps }: OpenedJob,
+  { config, model, prepared, tokenizer, generation, rows, sampler, seqLength, steps }: OpenedJob,
 ): JsonObject {
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
@@ -31,6 +32,7 @@ export function runOf(
       ...(weights.length > 0 && { weights }),
     },
     ...(tokenizer === byteTokenizer ? {} : { tokenizer: tokenizer.name }),
+    ...(generation !== undefined && { generation }),
     // What was chosen for a user who named nothing is needed again when the run goes on.
     chosen: typeof job.config === "object" ? { config: job.config as Json, steps } : null,
   };
@@ -84,10 +86,19 @@ export class Resumption {
     };
     const request = { ...asked, tokenizer: asked.tokenizer ?? tokenizer };
     if (request.model !== undefined) return request;
+    const generation = savedGeneration(this.#manifest);
     if (!model) throw new UsageError(`${this.folder} does not say of what model it is; give --model`);
     const config = request.config ?? chosen?.config;
     const seqLength = request.seqLength ?? data?.seqLength;
-    return { ...request, model, base: base ?? undefined, config, seqLength, steps: request.steps ?? chosen?.steps };
+    return {
+      ...request,
+      model,
+      generation,
+      base: base ?? undefined,
+      config,
+      seqLength,
+      steps: request.steps ?? chosen?.steps,
+    };
   }
 
   /** Says what is not as it was. @throws CheckpointError where the model or the optimizer's states do not fit */
@@ -98,8 +109,8 @@ export class Resumption {
       describeModel(tuned(createModel(model.config), config)).description,
       config,
     );
-    // Another name of the base is nothing yet: its values are compared.
-    const { chosen: _, base: __, ...run } = runOf(job, opened);
+    // Neither what was chosen nor generation acts on training, and another name of the base is nothing yet: its values are compared.
+    const { chosen: _chosen, generation: _generation, base: _base, ...run } = runOf(job, opened);
     const changed = changedSettings(this.#manifest, { seed: job.seed, config, run });
     if (changed.length === 0) return;
     const lines = changed.map((text) => `\n  ${text}`).join("");

@@ -1,5 +1,6 @@
 /** The flags of `shunya generate`. */
 import { Command } from "commander";
+import { generationConfigName } from "../checkpoint/generation-json.ts";
 import { UsageError } from "../errors/errors.ts";
 import { generateDefaults } from "../generation/text-generator.ts";
 import { defaultThreads } from "../launch/environment.ts";
@@ -17,8 +18,8 @@ interface GenerateFlags {
   readonly chat?: true;
   readonly tokenizer?: string;
   readonly tokens: number;
-  readonly temperature: number;
-  readonly topK: number;
+  readonly temperature?: number;
+  readonly topK?: number;
   readonly topP?: number;
   readonly seed: number;
   readonly stop?: readonly string[];
@@ -39,11 +40,16 @@ function promptsOf({ prompt, jsonl }: GenerateFlags): Prompts {
   throw new UsageError("nothing to continue; give --prompt TEXT, or --jsonl FILE for many prompts");
 }
 
+const left = (value: number | string): string => `what the model's ${generationConfigName} says, or else ${value}`;
+
 export function generateCommand(): Command {
   const { tokens, temperature, topK, seed } = generateDefaults;
   return new Command("generate")
     .description("continue a prompt with a trained model")
-    .requiredOption("--model <dir>", "a folder with config.json and weights, or owner/name of a model on Hugging Face")
+    .requiredOption(
+      "--model <dir>",
+      "a folder with config.json and weights, a checkpoint or a folder of them, or owner/name of a model on Hugging Face",
+    )
     .option("--adapter <dir>", "LoRA adapters of the model")
     .option("--prompt <text>", "what to continue")
     .option(
@@ -53,16 +59,25 @@ export function generateCommand(): Command {
     .option("--chat", "the prompt is what a user says: the tokenizer's chat template makes the text of it")
     .option("--tokenizer <dir|file>", "a tokenizer.json (default: the model folder's, or else bytes are tokens)")
     .option("--tokens <n>", "how many tokens at most", parseInteger(1), tokens)
-    .option("--temperature <t>", "0 takes the likeliest token each time", parseTemperature, temperature)
-    .option("--top-k <n>", "draw from the n likeliest tokens", parseInteger(1), topK)
+    .option(
+      "--temperature <t>",
+      `0 takes the likeliest token each time (default: ${left(temperature)})`,
+      parseTemperature,
+    )
+    .option("--top-k <n>", `draw from the n likeliest tokens (default: ${left(topK)})`, parseInteger(1))
     .option(
       "--top-p <share>",
-      "draw from the likeliest tokens that have this share of the probability",
+      `draw from the likeliest tokens that have this share of the probability (default: ${left("all")})`,
       parseShareOrAll,
     )
     .option("--seed <n>", "of the draws", parseInteger(0), seed)
     .option("--stop <text>", "end before this text; may be repeated", collectText)
-    .option("--ranks <n>", "ranks that share the model as the configuration says", parseInteger(1, mostRanks), 1)
+    .option(
+      "--ranks <n>",
+      "ranks: prompts are dealt to them, or they share the model as the configuration says",
+      parseInteger(1, mostRanks),
+      1,
+    )
     .option(
       "--config <file>",
       "a DeepSpeed-style JSON file: stage, precision, where parameters live (default: fp32, whole)",

@@ -1,6 +1,8 @@
 /** What every rank of `shunya generate` does with a prompt, and what it tells of it. */
+import { generationConfigName } from "../checkpoint/generation-json.ts";
 import { openGenerator } from "../generation/open-generator.ts";
-import type { GenerateOptions, GenerationEnd, TextGenerator } from "../generation/text-generator.ts";
+import type { GenerateOptions, GenerationEnd, ModelSampling, TextGenerator } from "../generation/text-generator.ts";
+import { createLogger } from "../log/logger.ts";
 
 /** What the command line asks for, as plain data. */
 export interface GenerateJob {
@@ -24,8 +26,27 @@ export type GenerateMessage =
   | { readonly type: "piece"; readonly text: string }
   | ({ readonly type: "end" } & GenerationEnd);
 
-export function openJobGenerator({ model, ...options }: GenerateJob): Promise<TextGenerator> {
-  return openGenerator(model, options);
+/** Says what the model's makers want and the command line leaves open. */
+export async function openJobGenerator({ model, ...job }: GenerateJob): Promise<TextGenerator> {
+  const generator = await openGenerator(model, job);
+  const notice = samplingNotice(job.options, generator.sampling);
+  if (notice !== undefined) createLogger({ rank: generator.engine.group.rank }).info(notice);
+  return generator;
+}
+
+/** @returns undefined where nothing is taken from the model */
+export function samplingNotice(options: GenerateOptions, own: ModelSampling | undefined): string | undefined {
+  if (!own) return undefined;
+  const { temperature, topK = "all", topP } = own;
+  const says = `as the model's ${generationConfigName} says:`;
+  if ((options.temperature ?? temperature) === 0)
+    return options.temperature === undefined ? `${says} the likeliest token each time; --temperature draws` : undefined;
+  const taken = [
+    options.temperature === undefined ? `temperature ${temperature}` : "",
+    options.topK === undefined ? `top-k ${topK}` : "",
+    options.topP === undefined ? `top-p ${topP}` : "",
+  ].filter((text) => text !== "");
+  return taken.length === 0 ? undefined : `${says} ${taken.join(", ")}`;
 }
 
 /** @returns whether to go on with another prompt */

@@ -1,5 +1,6 @@
 /** A training job as plain data: what the command line said, checked, and in a form that every rank reads alike. */
 import { openAdapterFolder, withAdapter } from "../checkpoint/adapter-folder.ts";
+import { readGenerationConfig } from "../checkpoint/generation-json.ts";
 import { type ModelFolder, openModelFolder } from "../checkpoint/huggingface.ts";
 import type { ModelFormat } from "../checkpoint/weight-names.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
@@ -56,6 +57,8 @@ export interface TrainJob {
   readonly samplePrompts?: readonly string[] | undefined;
   /** A tokenizer.json or a folder with one. Undefined: the model folder's, or else bytes. */
   readonly tokenizer?: string | undefined;
+  /** The text of a generation_config.json that belongs to the model. Undefined: the model folder's, if it has one. */
+  readonly generation?: string | undefined;
   readonly ranks: number;
   /** Undefined: one epoch. */
   readonly steps: number | undefined;
@@ -100,6 +103,8 @@ export interface OpenedJob extends AsyncDisposable {
   readonly model: OpenedModel;
   readonly prepared: JobData;
   readonly tokenizer: Tokenizer;
+  /** The text of the model's generation_config.json; undefined where it has none. */
+  readonly generation: string | undefined;
   readonly rows: Rows;
   readonly sampler: Sampler;
   readonly validation: ValidationData | undefined;
@@ -237,6 +242,7 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
     if (job.adapter !== undefined && !model.weights && job.resume === undefined)
       throw new UsageError(`--adapter ${job.adapter} belongs to a model's weights; name their folder with --model DIR`);
     opened.push(model);
+    const generation = job.generation ?? (isFolder(job.model) ? await readGenerationConfig(job.model) : undefined);
     const { vocabularySize, positions } = model.config;
     const seqLength = job.seqLength ?? positions;
     if (seqLength > positions)
@@ -268,6 +274,7 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
       config,
       model,
       tokenizer,
+      generation,
       prepared,
       rows,
       sampler,

@@ -15,9 +15,9 @@ import { createModel } from "../nn/models/models.ts";
 import type { Engine } from "../zero/engine.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { checkpointsOf, runOf } from "./checkpoints.ts";
+import { copyCompanions } from "./companion-files.ts";
 import { baseOf, type OpenedJob, openJob, type TrainJob } from "./job.ts";
 import { type Sample, SampleTexts } from "./samples.ts";
-import { copyTokenizer } from "./tokenizer-files.ts";
 import { recordTrace, type TraceMessage } from "./trace-rank.ts";
 import { type ValidationRecord, validate } from "./validation.ts";
 
@@ -66,7 +66,7 @@ async function main(): Promise<void> {
   else await checkpoints.atEnd();
   if (job.output !== undefined) {
     const isBeyondFp16 = await save(engine, job, opened, job.output);
-    if (engine.group.rank === 0) await copyTokenizer(opened.tokenizer, job.output);
+    if (engine.group.rank === 0) await copyCompanions(opened, job.output);
     tell({ type: "saved", afterStep: engine.steps, isBeyondFp16 });
   }
   if (stopped) throw stopped;

@@ -19,6 +19,7 @@ import type { StepRecord } from "../zero/record.ts";
 import { baseFolderOf, checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
+import { checkCompanionsThere } from "./companion-files.ts";
 import { checkBaseStays, checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
@@ -29,7 +30,6 @@ import { OutputLock } from "./output-lock.ts";
 import { type PreparationTeller, preparationTeller } from "./preparation.ts";
 import { StepPrinter } from "./step-printer.ts";
 import { renderOpening, renderSummary, type ValidatedStep } from "./summary.ts";
-import { checkTokenizerThere } from "./tokenizer-files.ts";
 import { TraceFile } from "./trace-file.ts";
 import type { TrainMessage } from "./train-rank.ts";
 
@@ -81,7 +81,7 @@ export async function runTrain(
     checkKinds(job.output, lora !== undefined);
     if (job.saveEvery !== undefined && base !== undefined) checkBaseStays(job.output, base);
     await checkOutput(job.output);
-    checkTokenizerThere(job.output, opened.tokenizer, asked.overwrite);
+    checkCompanionsThere(job.output, opened, asked.overwrite);
   }
   using _lock = job.output === undefined ? undefined : new OutputLock(job.output);
   const settingsName = choice?.settings && keptConfigName;

@@ -1,59 +1,86 @@
-/** From a model folder to something that writes text. */
-import { openAdapterFolder, withAdapter } from "../checkpoint/adapter-folder.ts";
-import { openModelFolder } from "../checkpoint/huggingface.ts";
+/** From a model folder or a checkpoint to something that writes text. */
+import { generationConfigName } from "../checkpoint/generation-json.ts";
+import { ProcessGroup } from "../comm/group.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type Override, resolveConfig } from "../config/resolve.ts";
 import { checkVocabulary } from "../data/vocabulary.ts";
-import { ModelError } from "../errors/errors.ts";
 import { initializeIn, noticesOf } from "../launch/initialize.ts";
-import { joinWorld, type WorldOptions } from "../launch/world.ts";
-import { createLogger } from "../log/logger.ts";
+import { joinWorld, type World, type WorldOptions } from "../launch/world.ts";
+import { createLogger, type Logger } from "../log/logger.ts";
 import type { LanguageBatch } from "../nn/models/language-model.ts";
 import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
 import { tuned } from "../nn/tuning.ts";
-import { findTokenizer } from "../tokenizer/open.ts";
-import { byteTokenizer, openTokenizer } from "../tokenizer/tokenizer.ts";
+import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { type ModelSource, openModelSource } from "./model-source.ts";
 import { TextGenerator } from "./text-generator.ts";
 
 export interface OpenGeneratorOptions extends WorldOptions {
   /** A folder with LoRA's adapters of the model. */
   readonly adapter?: string | undefined;
-  /** A tokenizer.json or a folder with one. Defaults to the model folder's, or else to bytes. */
+  /** A tokenizer.json or a folder with one. Defaults to the model's, or else to bytes. */
   readonly tokenizer?: string | undefined;
   /** DeepSpeed-style, a path or an object: the stage, the precision and where parameters live. Defaults to fp32, whole on the device. */
   readonly config?: string | object | undefined;
 }
 
 /**
- * Opens a folder with config.json, weights and perhaps a tokenizer. Every rank of the world calls it alike. Nothing of it trains: it
- * has neither gradients nor optimizer states. `await using model = await openGenerator(folder)` frees everything at the end.
- * @throws ModelError, UsageError, ConfigError, MemoryBudgetError
+ * Opens a folder with config.json, weights and perhaps a tokenizer; or a checkpoint of `train`, or a folder of them: its newest undamaged
+ * one, with the adapters that the run had. Every rank of the world calls it alike. Nothing of it trains: it has neither gradients nor
+ * optimizer states. `await using model = await openGenerator(folder)` frees everything at the end.
+ * @throws ModelError, CheckpointError, UsageError, ConfigError, MemoryBudgetError
  */
 export async function openGenerator(folder: string, options: OpenGeneratorOptions = {}): Promise<TextGenerator> {
-  await using opened = await openModelFolder(folder);
-  const { config } = opened;
-  if (!opened.weights)
-    throw new ModelError(`${folder} has no weights (no model.safetensors); give a folder that training wrote`);
-  const { adapter: path } = options;
-  await using adapter = path === undefined ? undefined : await openAdapterFolder(path, config);
-  const weights = adapter ? withAdapter(opened.weights, adapter.weights) : opened.weights;
-  const own = options.tokenizer ?? (await findTokenizer(folder));
-  const tokenizer = own === undefined ? byteTokenizer : await openTokenizer(own);
-  checkVocabulary(tokenizer, config.vocabularySize);
-  const model = tuned(createModel(config), { freeze: [], lora: adapter?.lora });
-  for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
   const world = joinWorld(options);
-  const engineConfig = inferenceConfig(options.config, world.worldSize);
-  const engine = await initializeIn<LanguageBatch>(world, engineConfig, { model, weights });
   const logger = createLogger({ rank: world.rank });
+  const { source, tokenizer, engineConfig } = await openIn(world, folder, options, logger);
+  await using _source = source;
+  const { config, lora, weights } = source;
+  const model = tuned(createModel(config), { freeze: [], lora });
+  for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
+  const engine = await initializeIn<LanguageBatch>(world, engineConfig, { model, weights });
   // Nobody who generates needs to know what would train.
   const warnings = engineConfig.warnings.filter((warning) => !/(^|: )optimizer\./.test(warning));
   for (const notice of [...warnings, ...noticesOf(engine)]) logger.warn(notice);
-  if (own === undefined && config.vocabularySize > byteTokenizer.vocabularySize)
+  const { endTokens = endTokensOf(config), sampling, notApplied = [] } = source.generation ?? {};
+  if (notApplied.length > 0)
+    logger.warn(`the model's ${generationConfigName} has ${notApplied.join(", ")}, which this version does not apply`);
+  return new TextGenerator({ engine, model, tokenizer, endTokens, sampling });
+}
+
+interface Opened {
+  readonly source: ModelSource;
+  readonly tokenizer: Tokenizer;
+  readonly engineConfig: ReturnType<typeof resolveConfig>;
+}
+
+/** What an engine is made of. The world is let go of where this fails, as by `initializeIn`. */
+async function openIn(world: World, folder: string, options: OpenGeneratorOptions, logger: Logger): Promise<Opened> {
+  const { device, transport, worldSize } = world;
+  let source: ModelSource | undefined;
+  try {
+    const engineConfig = inferenceConfig(options.config, worldSize);
+    const group = new ProcessGroup(device, transport);
+    source = await openModelSource(folder, { adapter: options.adapter, group, logger });
+    const tokenizer = await tokenizerOf(source, options.tokenizer, logger);
+    return { source, tokenizer, engineConfig };
+  } catch (error) {
+    await source?.[Symbol.asyncDispose]();
+    transport.dispose();
+    device.dispose();
+    throw error;
+  }
+}
+
+async function tokenizerOf(source: ModelSource, given: string | undefined, logger: Logger): Promise<Tokenizer> {
+  const { vocabularySize } = source.config;
+  const own = given ?? (await source.tokenizer());
+  const tokenizer = own === undefined ? byteTokenizer : await openTokenizer(own);
+  checkVocabulary(tokenizer, vocabularySize);
+  if (own === undefined && vocabularySize > byteTokenizer.vocabularySize)
     logger.warn(
-      `${folder} has no tokenizer.json, so bytes are tokens, and the model has ${config.vocabularySize} tokens; where it was made with a tokenizer, give that`,
+      `${source.folder} has no tokenizer.json, so bytes are tokens, and the model has ${vocabularySize} tokens; where it was made with a tokenizer, give that`,
     );
-  return new TextGenerator({ engine, model, tokenizer, endTokens: endTokensOf(config) });
+  return tokenizer;
 }
 
 /** A training configuration may name any batch; none is trained on here. */
@@ -72,7 +99,7 @@ function parse(config: OpenGeneratorOptions["config"]): ParsedConfig | undefined
   return typeof config === "string" ? parseConfigFile(config) : parseConfigObject(config);
 }
 
-/** What config.json says ends a text; models for conversations have several such tokens. */
+/** What config.json says ends a text, where there is no generation_config.json that does. */
 function endTokensOf(config: ModelConfig): readonly number[] {
   const given = isLlama(config) ? config.specialTokens.eos_token_id : undefined;
   return typeof given === "number" ? [given] : (given ?? []);

@@ -6,9 +6,9 @@ import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Engine } from "../zero/engine.ts";
 import { checkSampling, type Sampling } from "./sampling.ts";
 import { StopText } from "./stop-text.ts";
-import { generateTokens, type TokenFinish } from "./tokens.ts";
+import { generateTokens, sharesParameters, type TokenFinish } from "./tokens.ts";
 
-export interface GenerateOptions extends Partial<Sampling> {
+export interface GenerateOptions extends Partial<Record<keyof Sampling, number | undefined>> {
   /** Most tokens. Defaults to 200. */
   readonly tokens?: number | undefined;
   /** The text ends before the first of these. */
@@ -18,7 +18,7 @@ export interface GenerateOptions extends Partial<Sampling> {
    * the template closes an answer.
    */
   readonly chat?: boolean | undefined;
-  /** Ends the text after the token that is being made. With several ranks one rank's is enough. */
+  /** Ends the text after the token that is being made. Where ranks make it together, one rank's is enough. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -30,6 +30,8 @@ export interface GenerationEnd {
   readonly promptTokens: number;
 }
 
+export type ModelSampling = Omit<Sampling, "seed">;
+
 /** What is not given. */
 export const generateDefaults = { tokens: 200, temperature: 0.8, topK: 40, seed: 42 } as const;
 
@@ -40,6 +42,8 @@ export interface TextGeneratorParts {
   readonly tokenizer: Tokenizer;
   /** Tokens that end a text, beside the tokenizer's own. */
   readonly endTokens?: readonly number[];
+  /** How tokens are drawn where a call does not say it: as the model's makers want it. Left out: by `generateDefaults`. */
+  readonly sampling?: ModelSampling | undefined;
 }
 
 /** With `await using` it takes its engine with it. */
@@ -48,9 +52,12 @@ export class TextGenerator implements AsyncDisposable {
   readonly tokenizer: Tokenizer;
   readonly #model: LanguageModel;
   readonly #ends: ReadonlySet<number>;
+  /** What the model's makers want; undefined where they do not say. */
+  readonly sampling: ModelSampling | undefined;
 
   /** For an engine that runs already, such as one that trains. */
-  constructor({ engine, model, tokenizer, endTokens = [] }: TextGeneratorParts) {
+  constructor({ engine, model, tokenizer, endTokens = [], sampling }: TextGeneratorParts) {
+    this.sampling = sampling;
     this.engine = engine;
     this.tokenizer = tokenizer;
     this.#model = model;
@@ -61,6 +68,11 @@ export class TextGenerator implements AsyncDisposable {
   /** Tokens of the longest text that the model sees at once. */
   get longestSequence(): number {
     return this.#model.longestSequence;
+  }
+
+  /** Whether all ranks make a text together, since they share the parameters; else each may make texts of its own. */
+  get sharesModel(): boolean {
+    return sharesParameters(this.engine);
   }
 
   /** The tokens that the model reads first. @throws UsageError, DataError for a chat without a template or one it refuses */
@@ -74,13 +86,14 @@ export class TextGenerator implements AsyncDisposable {
   }
 
   /**
-   * Yields what follows the prompt, piece by piece as characters are complete, and returns how it ended. Every rank calls it alike, between
-   * two steps. Leaving the loop early frees what it took, and the engine can go on with anything.
+   * Yields what follows the prompt, piece by piece as characters are complete, and returns how it ended. It is called between two steps:
+   * where `sharesModel` by every rank alike, else by any rank. Leaving the loop early frees what it took, and the engine can go on with
+   * anything.
    * @throws UsageError for options that cannot be, and what the engine throws
    */
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerationEnd> {
-    const { temperature, topK, seed, tokens: most } = withDefaults(options);
-    const sampling: Sampling = { temperature, topK, topP: options.topP, seed };
+    const sampling = samplingOf(options, this.sampling);
+    const most = options.tokens ?? generateDefaults.tokens;
     checkSampling(sampling);
     if (!(Number.isSafeInteger(most) && most >= 1))
       throw new UsageError(`tokens: found ${most}; wanted a whole number of at least 1`);
@@ -121,12 +134,12 @@ export class TextGenerator implements AsyncDisposable {
   }
 }
 
-function withDefaults(options: GenerateOptions): Required<Record<keyof typeof generateDefaults, number>> {
-  const { tokens, temperature, topK, seed } = generateDefaults;
+/** @param own of the model */
+function samplingOf(options: GenerateOptions, own: ModelSampling = generateDefaults): Sampling {
   return {
-    tokens: options.tokens ?? tokens,
-    temperature: options.temperature ?? temperature,
-    topK: options.topK ?? topK,
-    seed: options.seed ?? seed,
+    temperature: options.temperature ?? own.temperature,
+    topK: options.topK ?? own.topK,
+    topP: options.topP ?? own.topP,
+    seed: options.seed ?? generateDefaults.seed,
   };
 }

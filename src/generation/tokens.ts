@@ -1,4 +1,4 @@
-/** A text continued token by token, by all ranks together. */
+/** A text continued token by token: by one rank, or by all together where they share the parameters. */
 import type { DType } from "../device/dtype.ts";
 import { UsageError } from "../errors/errors.ts";
 import { KeyValueCache } from "../nn/key-value-cache.ts";
@@ -20,12 +20,16 @@ export interface TokenOptions extends Sampling {
   readonly vocabularySize: number;
   /** Tokens that end a text. */
   readonly ends: ReadonlySet<number>;
-  /** Ends the text after the token that is being made. One rank's is enough. */
+  /** Ends the text after the token that is being made. Where ranks make it together, one rank's is enough. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Why there are no more tokens: as many as were asked for, a token that ends texts, or a signal. */
 export type TokenFinish = "length" | "end" | "interrupted";
+
+/** Whether ranks can make texts only together: their passes gather parameters from each other. */
+export const sharesParameters = ({ plan }: Pick<Engine<LanguageBatch>, "plan">): boolean =>
+  plan.residences.parameters.split === "shard";
 
 /** Of a prompt, in one pass: what a pass takes in memory grows with it. */
 export const passTokens = 512;
@@ -35,8 +39,9 @@ export const passTokens = 512;
  * read once. A text that has grown as long as the model takes goes on with the newest half of that, which is read anew; and one that
  * turns from a short text to a long one, as longrope tells them apart, is read anew as a whole.
  *
- * Every rank calls it alike, between two steps, and reads to the same end. The model is whole on the device meanwhile, where that fits
- * (`engine.withWhole`). All memory goes when the loop over the tokens is left, however that happens.
+ * It is called between two steps: where parameters are shared by every rank alike, and all read to the same end; else by any rank, with
+ * any prompt. The model is whole on the device meanwhile, where that fits (`engine.withWhole`). All memory goes when the loop over the
+ * tokens is left, however that happens.
  */
 export async function* generateTokens(
   { engine, model }: RunningModel,
@@ -61,7 +66,7 @@ export async function* generateTokens(
     }
     const logits = await read({ engine, model }, cache, unread);
     const own = sampleToken(logits.subarray(0, options.vocabularySize), options, i);
-    const { token, isStopped } = await agree(engine, own, options.signal);
+    const { token, isStopped } = await decide(engine, own, options.signal);
     if (isStopped) return "interrupted";
     if (options.ends.has(token)) return "end";
     text.push(token);
@@ -86,14 +91,16 @@ async function read(
 }
 
 /**
- * Rank 0's token is everybody's: ranks have the same logits where they run on the same processors, and if that ever were not so, two texts
- * would part unseen and the next collective would wait for ever. Sixteen bytes are cheap beside a pass.
+ * Of a text that ranks make together rank 0's token is everybody's: they have the same logits where they run on the same processors, and if
+ * that ever were not so, two texts would part unseen and the next collective would wait for ever. Sixteen bytes are cheap beside a pass.
  */
-async function agree(
-  { group }: Engine<LanguageBatch>,
+async function decide(
+  engine: Engine<LanguageBatch>,
   own: number,
   signal: AbortSignal | undefined,
 ): Promise<{ token: number; isStopped: boolean }> {
-  const ranks = await group.exchange(Float64Array.of(own, Number(signal?.aborted ?? false)), "a token");
+  const isStopped = signal?.aborted ?? false;
+  if (!sharesParameters(engine)) return { token: own, isStopped };
+  const ranks = await engine.group.exchange(Float64Array.of(own, Number(isStopped)), "a token");
   return { token: ranks[0]![0]!, isStopped: ranks.some(([, stopped]) => stopped !== 0) };
 }

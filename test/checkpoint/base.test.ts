@@ -234,7 +234,7 @@ describe("another base", () => {
     }
     const { message } = ranks[0]!.error!;
     expect(message).toContain(folder);
-    expect(message).toContain("give --model the base as it was, its folder or owner/name");
+    expect(message).toContain("give the base as it was, its folder or owner/name, to --model");
     return message;
   }
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { openTraining } from "../../src/checkpoint/open-training.ts";
-import { savedModel } from "../../src/cli/checkpoint-export.ts";
+import { savedModel } from "../../src/checkpoint/saved-model.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import { elementsOf } from "../../src/tensor/tensor.ts";
 import { run, temporaryFolder, tinyModel, tinyTokens, tooWide } from "./command.ts";

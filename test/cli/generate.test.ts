@@ -22,7 +22,7 @@ writeFiles(here, {
 const generate = ["generate", "--model", trained, "--threads", "1"];
 const greedy = ["--temperature", "0", "--tokens", "12"];
 
-test("many prompts: a line each, odd lines reported, and the same on ranks that share the model", async () => {
+test("many prompts: a line each, odd lines reported, and the same on ranks that share the model or the prompts", async () => {
   const args = [...generate, ...greedy, "--jsonl", join(here, "prompts.jsonl")];
   const alone = await run(args);
   expect(alone.exitCode).toBe(exitCodes.ok);
@@ -36,8 +36,10 @@ test("many prompts: a line each, odd lines reported, and the same on ranks that 
   ]);
   for (const place of ["prompts.jsonl:2", "prompts.jsonl:3", "prompts.jsonl:4", "prompts.jsonl:5 (a number)"])
     expect(alone.stderr).toContain(place);
-  const shared = await run([...args, "--ranks", "2", "--config", join(here, "stage3.json")]);
-  expect({ ...shared, stderr: "" }).toEqual({ ...alone, stderr: "" });
+  for (const config of [["--config", join(here, "stage3.json")], []]) {
+    const several = await run([...args, "--ranks", "2", ...config]);
+    expect({ ...several, stderr: "" }).toEqual({ ...alone, stderr: "" });
+  }
 
   const one = await run([...generate, ...greedy, "--prompt", "we "]);
   expect(one).toEqual({ exitCode: exitCodes.ok, stdout: `we ${answers[0]!.completion}\n`, stderr: "" });

@@ -75,9 +75,12 @@ test("a model trained with it has its vocabulary, keeps it, and generates with i
   mkdirSync(from);
   const tiny = JSON.parse(readFileSync(join(tinyModel, "config.json"), "utf8")) as object;
   writeFileSync(join(from, "config.json"), JSON.stringify({ ...tiny, vocab_size: 305 }));
+  const generation = '{ "do_sample": true, "temperature": 1.0 }\n';
+  writeFileSync(join(from, "generation_config.json"), generation);
   const train = ["train", "--model", from, "--data", text, "--config", config, "--output", output, ...shape];
   expect(await run([...train, "--tokenizer", trained])).toMatchObject({ exitCode: exitCodes.ok });
   expect(readFileSync(join(output, "tokenizer.json"))).toEqual(readFileSync(join(trained, "tokenizer.json")));
+  expect(readFileSync(join(output, "generation_config.json"), "utf8")).toBe(generation);
   const prompt = ["generate", "--model", output, "--prompt", "भारत", "--tokens", "8", "--temperature", "0"];
   const { stdout, stderr } = await run(prompt);
   expect({ stdout, stderr }).toEqual({ stdout: expect.stringMatching(/^भारत.*\n$/s) as string, stderr: "" });

@@ -143,7 +143,7 @@ describe("LoRA", () => {
     });
 
     renameSync(model, moved);
-    const gone = `${newest} leaves 40 frozen tensors in its base ${model}, which is not there: give --model the base as it was, its folder or owner/name`;
+    const gone = `${newest} leaves 40 frozen tensors in its base ${model}, which is not there: give the base as it was, its folder or owner/name, to --model`;
     expect((await checkpoint("verify", checkpoints)).stdout).toMatch(
       /undamaged.*\n {2}its base, .*\/base, is NOT THERE/,
     );

@@ -1,5 +1,5 @@
-// Generation is collective and leaves no trace: the same tokens at every stage and world size, a whole model gathered once for a text
-// where it fits and unit by unit where not, and training goes on as if nothing had been generated.
+// Generation leaves no trace: the same tokens at every stage and world size, a whole model gathered once for a text where it fits and unit
+// by unit where not, nothing sent where every rank holds the model, and training goes on as if nothing had been generated.
 import { describe, expect, test } from "vitest";
 import type { Job } from "./jobs.ts";
 import { gpt2, tinyGpt2 } from "./models.ts";
@@ -7,7 +7,7 @@ import { type JobAnswer, run } from "./pool.ts";
 
 const prompt = [3, 10, 31, 27, 4];
 const newTokens = 40; // with the prompt more than the model's 32 positions
-const generate = { afterSteps: [0, 2], prompt, tokens: newTokens } as const;
+const generate = { afterSteps: [0, 2], prompts: [prompt], tokens: newTokens } as const;
 
 const jobOf = (stage: number, zero: object = {}, more: Partial<Job> = {}): Job => ({
   model: gpt2(),
@@ -54,6 +54,16 @@ describe.each([1, 2])("%i ranks", (ranks) => {
     expect(textsOf(answer)[0]).not.toEqual(textsOf(answer)[1]);
     expect(textsOf(answer)[0]).toHaveLength(newTokens);
   });
+});
+
+test.each([0, 1, 2])("texts of their own: at stage %i ranks answer other prompts and send nothing", async (stage) => {
+  const prompts = [prompt, [7, 1]];
+  const alone = await Promise.all(
+    prompts.map((one) => run(1, jobOf(stage, {}, { generate: { ...generate, afterSteps: [0], prompts: [one] } }))),
+  );
+  const { ranks } = await run(2, jobOf(stage, {}, { generate: { ...generate, afterSteps: [0], prompts } }));
+  expect(ranks.map(textsOf)).toEqual(alone.map(textsOf));
+  for (const { generated } of ranks) expect(generated![0]).toMatchObject({ gatheredElements: 0, toldElements: 0 });
 });
 
 describe("what is gathered for a text, at stage 3 on 2 ranks", () => {

@@ -31,10 +31,10 @@ export interface Job {
   readonly modelFolder?: string;
   /** A folder with adapters of that model to begin with. */
   readonly adapterFolder?: string;
-  /** The likeliest tokens after a prompt, made between steps. */
+  /** The likeliest tokens after a prompt, made between steps; each rank takes the next of the prompts, and after the last the first. */
   readonly generate?: {
     readonly afterSteps: readonly number[];
-    readonly prompt: readonly number[];
+    readonly prompts: readonly (readonly number[])[];
     readonly tokens: number;
   };
   /** A budget of each rank. */
@@ -80,6 +80,8 @@ export interface Generated {
   readonly tokens: readonly number[];
   /** Elements that all-gathers sent, and bytes that crossed from the host. */
   readonly gatheredElements: number;
+  /** Numbers that this rank told the others. */
+  readonly toldElements: number;
   readonly upBytes: number;
   /** Device bytes that are still held and were not before. */
   readonly leftBytes: number;

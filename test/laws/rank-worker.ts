@@ -266,13 +266,15 @@ async function generateWhereAsked(
   const options = { temperature: 0, seed: 0, vocabularySize: vocabularyOf(spec), ends: new Set<number>() };
   const running = { engine, model: model as LanguageModel };
   const tokens: number[] = [];
-  const made = generateTokens(running, Int32Array.from(generate.prompt), { ...options, tokens: generate.tokens });
+  const prompt = generate.prompts[rank % generate.prompts.length]!;
+  const made = generateTokens(running, Int32Array.from(prompt), { ...options, tokens: generate.tokens });
   for await (const token of made) tokens.push(token);
   const after = device.traffic.snapshot();
   return [
     {
       tokens,
       gatheredElements: after.allGather.elementsSent - before.traffic.allGather.elementsSent,
+      toldElements: after.control.elementsSent - before.traffic.control.elementsSent,
       upBytes: after.up.bytesReceived - before.traffic.up.bytesReceived,
       leftBytes: device.ledger.total("device") - before.bytes,
       peakBytes: device.ledger.snapshot().peakByTier.device,
