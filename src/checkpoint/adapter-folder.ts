@@ -3,6 +3,7 @@ import { mkdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { LoraConfig } from "../config/types.ts";
 import { ModelError } from "../errors/errors.ts";
+import { anObject, checkArgument, path as pathKind, required } from "../errors/options.ts";
 import { isAdapter, targetNames } from "../nn/lora.ts";
 import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
 import { tuned } from "../nn/tuning.ts";
@@ -40,6 +41,8 @@ export interface AdapterFolder extends AsyncDisposable {
 
 /** Opens a folder and checks its settings and every tensor against the model. @throws ModelError */
 export async function openAdapterFolder(folder: string, model: ModelConfig): Promise<AdapterFolder> {
+  checkArgument("openAdapterFolder", "folder", folder, required(pathKind));
+  checkArgument("openAdapterFolder", "model", model, required(anObject));
   const { lora, base } = await readAdapterConfig(folder);
   const shapes = adapterShapes(model, lora, folder);
   const file = await openWeights(folder);

@@ -3,6 +3,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
+import { checkArgument, path as pathKind, required } from "../errors/options.ts";
 import { architectureOf, type ModelConfig } from "../nn/models/models.ts";
 import { parseModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
 import { openSafetensors } from "./safetensors.ts";
@@ -43,8 +44,9 @@ const weightKinds: readonly WeightKind[] = [
   { ...torchNames, open: openTorchWeights },
 ];
 
-/** Opens a folder and checks its configuration and every tensor's presence and shape. Throws ModelError. */
+/** Opens a folder and checks its configuration and every tensor's presence and shape. @throws ModelError, UsageError */
 export async function openModelFolder(folder: string): Promise<ModelFolder> {
+  checkArgument("openModelFolder", "folder", folder, required(pathKind));
   const config = parseModelConfig(await readConfig(folder), join(folder, configName));
   const files = await openWeightFiles(folder);
   try {

@@ -24,8 +24,9 @@ export type GenerateMessage =
   | { readonly type: "piece"; readonly text: string }
   | ({ readonly type: "end" } & GenerationEnd);
 
-export function openJobGenerator({ model, ...options }: GenerateJob): Promise<TextGenerator> {
-  return openGenerator(model, options);
+export function openJobGenerator(job: GenerateJob): Promise<TextGenerator> {
+  const { model, adapter, tokenizer, config, threads, deviceMemoryBytes } = job;
+  return openGenerator(model, { adapter, tokenizer, config, threads, deviceMemoryBytes });
 }
 
 /** @returns whether to go on with another prompt */

@@ -5,8 +5,17 @@ import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config
 import { type Override, resolveConfig } from "../config/resolve.ts";
 import { checkVocabulary } from "../data/vocabulary.ts";
 import { ModelError } from "../errors/errors.ts";
+import {
+  anObject,
+  checkArgument,
+  checkOptions,
+  either,
+  type Kinds,
+  path as pathKind,
+  required,
+} from "../errors/options.ts";
 import { initializeIn, noticesOf } from "../launch/initialize.ts";
-import { joinWorld, type WorldOptions } from "../launch/world.ts";
+import { enterWorld, type WorldOptions, worldKinds } from "../launch/world.ts";
 import { createLogger } from "../log/logger.ts";
 import type { LanguageBatch } from "../nn/models/language-model.ts";
 import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
@@ -24,12 +33,21 @@ export interface OpenGeneratorOptions extends WorldOptions {
   readonly config?: string | object | undefined;
 }
 
+const kinds: Kinds<OpenGeneratorOptions> = {
+  ...worldKinds,
+  adapter: pathKind,
+  tokenizer: pathKind,
+  config: either(pathKind, anObject),
+};
+
 /**
  * Opens a folder with config.json, weights and perhaps a tokenizer. Every rank of the world calls it alike. Nothing of it trains: it
  * has neither gradients nor optimizer states. `await using model = await openGenerator(folder)` frees everything at the end.
  * @throws ModelError, UsageError, ConfigError, MemoryBudgetError
  */
 export async function openGenerator(folder: string, options: OpenGeneratorOptions = {}): Promise<TextGenerator> {
+  checkArgument("openGenerator", "folder", folder, required(pathKind));
+  checkOptions("openGenerator", options, kinds);
   await using opened = await openModelFolder(folder);
   const { config } = opened;
   if (!opened.weights)
@@ -42,7 +60,7 @@ export async function openGenerator(folder: string, options: OpenGeneratorOption
   checkVocabulary(tokenizer, config.vocabularySize);
   const model = tuned(createModel(config), { freeze: [], lora: adapter?.lora });
   for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
-  const world = joinWorld(options);
+  const world = enterWorld(options);
   const engineConfig = inferenceConfig(options.config, world.worldSize);
   const engine = await initializeIn<LanguageBatch>(world, engineConfig, { model, weights });
   const logger = createLogger({ rank: world.rank });

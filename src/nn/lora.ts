@@ -1,8 +1,9 @@
 /** LoRA: which layers get an adapter. Names and defaults are PEFT's, so that adapters can be exchanged with it. */
-import { nearest } from "../config/spelling.ts";
+
 import type { LoraConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
+import { nearest } from "../errors/spelling.ts";
 import { Linear } from "./layers.ts";
 import { Module } from "./module.ts";
 

@@ -2,6 +2,7 @@
 
 import { Template } from "@huggingface/jinja";
 import { DataError, ModelError, UsageError } from "../errors/errors.ts";
+import { anObject, checkArgument, checkOptions, type Kind, type Kinds, required, truth } from "../errors/options.ts";
 import { printable } from "../errors/printable.ts";
 import { specialText } from "./huggingface.ts";
 import type { TokenizerSettings } from "./tokenizer.ts";
@@ -21,6 +22,13 @@ export interface ChatOptions {
   readonly values?: Readonly<Record<string, unknown>>;
 }
 
+const optionKinds: Kinds<ChatOptions> = { addGenerationPrompt: truth, values: anObject };
+
+const messagesKind: Kind = required({
+  wanted: "a list of messages { role, content }",
+  holds: (value) => Array.isArray(value) && value.every(anObject.holds),
+});
+
 /** A whole conversation, and which parts of it an assistant said. */
 export interface ChatText {
   readonly text: string;
@@ -39,8 +47,12 @@ const parsed = new Map<string, Template>();
 export function renderChat(
   messages: readonly ChatMessage[],
   settings: TokenizerSettings,
-  { addGenerationPrompt = false, values = {} }: ChatOptions = {},
+  options: ChatOptions = {},
 ): string {
+  checkArgument("renderChat", "messages", messages, messagesKind);
+  checkArgument("renderChat", "settings", settings, required(anObject));
+  checkOptions("renderChat", options, optionKinds);
+  const { addGenerationPrompt = false, values = {} } = options;
   const template = parseTemplate(templateOf(settings));
   try {
     return template.render({
@@ -66,6 +78,8 @@ export function renderAnswers(
   settings: TokenizerSettings,
   values?: ChatOptions["values"],
 ): ChatText {
+  checkArgument("renderAnswers", "messages", messages, messagesKind);
+  checkArgument("renderAnswers", "settings", settings, required(anObject));
   const options = values === undefined ? {} : { values };
   const marked = withMarks(templateOf(settings));
   if (marked !== undefined) {
