@@ -194,7 +194,7 @@ test("after all of that the engine still answers", async () => {
 });
 
 test("undefined counts as left out, long values are shown in part", () => {
-  const kinds: Kinds<{ one?: string; two: number; three?: readonly string[] }> = {
+  const kinds: Kinds<{ one?: string | undefined; two: number; three?: readonly string[] }> = {
     one: oneOf(["a", "b"]),
     two: required(wholeNumber(1, 3)),
     three: texts,

@@ -4,6 +4,7 @@ import { readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
+import { noteTemplateFile } from "./chat.ts";
 import { HuggingFaceTokenizer, type TokenizerJson } from "./huggingface.ts";
 import type { Tokenizer, TokenizerSettings } from "./tokenizer.ts";
 
@@ -71,7 +72,10 @@ async function readSettings(folder: string): Promise<TokenizerSettings> {
   const settings = (await isThere(path)) ? await readJson(path) : {};
   if (!isObject(settings)) throw new ModelError(`${path} holds no JSON object; wanted a tokenizer's settings`);
   const template = join(folder, chatTemplateName);
-  return (await isThere(template)) ? { ...settings, chat_template: await readText(template) } : settings;
+  const hasOwnFile = await isThere(template);
+  const all = hasOwnFile ? { ...settings, chat_template: await readText(template) } : settings;
+  noteTemplateFile(all, hasOwnFile ? template : path);
+  return all;
 }
 
 async function isThere(path: string): Promise<boolean> {
