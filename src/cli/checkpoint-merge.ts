@@ -1,10 +1,12 @@
 /** `shunya checkpoint merge`: a model and its adapters as one model. */
+import { realpathSync } from "node:fs";
 import { exportModel } from "../checkpoint/export-model.ts";
 import { mergedModel } from "../checkpoint/merge-adapter.ts";
 import { defaultFormat, type WeightType } from "../checkpoint/weight-names.ts";
 import { ModelError } from "../errors/errors.ts";
+import type { Logger } from "../log/logger.ts";
 import { formatBytes, formatMany } from "../report/numbers.ts";
-import { openAdapted, openJobTokenizer } from "./job.ts";
+import { baseOf, openAdapted, openJobTokenizer } from "./job.ts";
 import { checkTokenizerThere, copyTokenizer } from "./tokenizer-files.ts";
 
 export interface MergeRequest {
@@ -15,12 +17,27 @@ export interface MergeRequest {
   readonly output: string;
 }
 
+/** Whether an adapter's own name for its model leads to the one that was named. */
+function isModel(base: string, model: string): boolean {
+  if (base === model || base === baseOf({ model })) return true;
+  try {
+    return realpathSync(base) === realpathSync(model);
+  } catch {
+    return false; // one of them is no folder here
+  }
+}
+
 /** @throws ModelError, UsageError */
-export async function runMerge(request: MergeRequest): Promise<void> {
+export async function runMerge(request: MergeRequest, logger: Logger): Promise<void> {
   await using opened = await openAdapted(request.model, request.adapter);
-  const { config, weights, lora } = opened;
+  const { config, weights, lora, base } = opened;
   if (!weights || !lora)
     throw new ModelError(`--model ${request.model} has no weights; wanted the folder of the model that was adapted`);
+  if (typeof base === "string" && !isModel(base, request.model))
+    logger.warn(
+      `${request.adapter} says that it belongs to ${base}, and it is merged into ${request.model}: that should be the same model, and not ` +
+        "one that has these adapters in it already",
+    );
   const tokenizer = await openJobTokenizer({ tokenizer: undefined, model: request.model });
   checkTokenizerThere(request.output, tokenizer, false);
   const source = mergedModel(config, lora, (name, first, count) => weights.read(name, first, count));

@@ -1,5 +1,5 @@
 /** `--save-every`, `--keep` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
 import { changedSettings } from "../checkpoint/settings.ts";
@@ -23,7 +23,7 @@ export function runOf(
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
-    ...(config.lora && { base: baseOf(job) }),
+    ...(config.lora && { base: baseOf(job), adapter: job.adapter === undefined ? null : resolve(job.adapter) }),
     data: {
       ...{ tokens: rows.tokens, windows: sampler.rowCount, seqLength, shuffle: job.shuffle },
       ...(prepared.kind === "instructions" && { kind: prepared.kind }),
@@ -88,11 +88,22 @@ export class Resumption {
       describeModel(tuned(createModel(model.config), config)).description,
       config,
     );
-    const { chosen: _, ...run } = runOf(job, opened);
+    this.#checkAdapter(job, logger);
+    const { chosen: _, adapter: __, ...run } = runOf(job, opened);
     const changed = changedSettings(this.#manifest, { seed: job.seed, config, run });
     if (changed.length === 0) return;
     const lines = changed.map((text) => `\n  ${text}`).join("");
     logger.warn(`what follows is not what a run without a stop would give, since settings changed:${lines}`);
+  }
+
+  /** Adapters come from the checkpoint: those that are named say only how they are made. */
+  #checkAdapter({ adapter }: Pick<TrainJob, "adapter">, logger: Logger): void {
+    const { adapter: was } = this.#manifest.run as { adapter?: string | null };
+    if (adapter === undefined || was === undefined || was === resolve(adapter)) return;
+    const began = was === null ? "without one" : `with ${was}`;
+    logger.warn(
+      `--adapter ${adapter} is not where the run goes on from: it began ${began}, and has its adapters from ${this.folder}`,
+    );
   }
 
   /** @param steps of the whole run @throws UsageError where the checkpoint is of a later step */

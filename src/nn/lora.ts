@@ -36,6 +36,22 @@ export function addAdapters(model: Module, lora: LoraConfig): void {
   }
 }
 
+/**
+ * A product of two factors has at most the rank of the layer's smaller width: more is memory and time for nothing. Adapters of others
+ * are taken as they are. @throws UsageError
+ */
+export function checkRank(model: Module, { rank, targets }: Pick<LoraConfig, "rank" | "targets">): void {
+  const layers = linearsOf(model);
+  const matches = targetsIn([...layers.keys()], targets);
+  for (const [name, { weight }] of layers) {
+    const width = Math.min(...weight.shape);
+    if (rank <= width || !matches(name)) continue;
+    throw new UsageError(
+      `shunya.lora.rank: found ${rank}; wanted at most ${width}, the smaller width of layer ${name}: a higher rank adds nothing`,
+    );
+  }
+}
+
 /** Gives `to` adapters where `from`, a model of the same shape, has them. */
 export function copyAdapters(from: Module, to: Module): void {
   const layers = linearsOf(to);
