@@ -6,6 +6,7 @@ import { dirname, join, resolve } from "node:path";
 import { adapterConfigName, adapterWeightsName } from "../checkpoint/adapter-folder.ts";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { Logger } from "../log/logger.ts";
 import { isReplaceable } from "../monitor/earlier-file.ts";
 import { traceBegin } from "../report/trace-events.ts";
@@ -24,11 +25,11 @@ export async function checkOutput(folder: string): Promise<void> {
     const found = await stat(at).catch((error: NodeJS.ErrnoException) => error);
     if (found instanceof Error) {
       // Inside what is not a folder, the parent will say so.
-      if ((found.code !== "ENOENT" && found.code !== "ENOTDIR") || at === dirname(at)) fail(found.message);
+      if ((found.code !== "ENOENT" && found.code !== "ENOTDIR") || at === dirname(at)) fail(reasonOf(found));
       continue;
     }
     if (!found.isDirectory()) fail(`${at} is a file`);
-    const probe = await mkdtemp(join(at, ".shunya-")).catch((error: Error) => fail(error.message));
+    const probe = await mkdtemp(join(at, ".shunya-")).catch((error: Error) => fail(reasonOf(error)));
     await rmdir(probe);
     return;
   }
@@ -137,10 +138,10 @@ export class LineLog implements AsyncDisposable {
       );
     const stream = createWriteStream(path, { flags: goesOn ? "a" : "w" });
     await once(stream, "open").catch((error: Error) => {
-      throw new UsageError(`${flag} ${path} cannot be written: ${error.message}`);
+      throw new UsageError(`${flag} ${path} cannot be written: ${reasonOf(error)}`);
     });
     return new LineLog(stream, (error) =>
-      logger.warnOnce(path, `${nouns[flag]} ${path} ends here, training goes on: ${error.message}`),
+      logger.warnOnce(path, `${nouns[flag]} ${path} ends here, training goes on: ${reasonOf(error)}`),
     );
   }
 

@@ -2,6 +2,7 @@
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import type { Override } from "../config/resolve.ts";
 import { ShunyaError, UsageError } from "../errors/errors.ts";
+import { isSystemError, messageOf, reasonOf } from "../errors/system-error.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
@@ -300,8 +301,15 @@ function answerUsage(command: Command): void {
 /** Whoever reads the output may stop reading (`| head`, a pager), or what it goes to is full: that ends the command, and with it the ranks. */
 function endWithReader(error: NodeJS.ErrnoException): void {
   if (error.code === "EPIPE") process.exit(exitCodes.interrupted);
-  process.stderr.write(`error: the output cannot be written: ${error.message}\n`);
+  process.stderr.write(`error: the output cannot be written: ${reasonOf(error)}\n`);
   process.exit(exitCodes.user);
+}
+
+/** What the system refuses, a user can mend, wherever it was met; a stack is for our own bugs. */
+function tell(error: unknown): string {
+  if (error instanceof ShunyaError) return error.message;
+  if (isSystemError(error)) return messageOf(error);
+  return (error as Error).stack ?? String(error);
 }
 
 /** @returns the exit code */
@@ -315,10 +323,8 @@ export async function main(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? exitCodes.ok : exitCodes.user;
     else {
-      process.stderr.write(
-        `error: ${error instanceof ShunyaError ? error.message : ((error as Error).stack ?? error)}\n`,
-      );
-      process.exitCode = errorExitCode(error);
+      process.stderr.write(`error: ${tell(error)}\n`);
+      process.exitCode = isSystemError(error) ? exitCodes.user : errorExitCode(error);
     }
   }
   return Number(process.exitCode ?? exitCodes.ok);

@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { isReplaceable } from "../monitor/earlier-file.ts";
 import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
 import { handedOver } from "../planner/handover.ts";
@@ -126,7 +127,7 @@ function writeConfig(path: string, { settings, autos }: PlannedJob, { recommende
   try {
     writeFileSync(path, `${JSON.stringify(placed, undefined, 2)}\n`);
   } catch (error) {
-    throw new UsageError(`--write-config ${path} cannot be written: ${(error as Error).message}`);
+    throw new UsageError(`--write-config ${path} cannot be written: ${reasonOf(error)}`);
   }
 }
 

@@ -1,9 +1,9 @@
 /** The tokenizer beside the model that was trained with it, so that the folder is all that generation needs. */
 import { existsSync, readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { writeAtomically } from "../checkpoint/atomic-file.ts";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { chatTemplateName, settingsName, tokenizerName } from "../tokenizer/open.ts";
 import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
@@ -21,17 +21,25 @@ export function checkTokenizerThere(output: string, tokenizer: Tokenizer, overwr
     throw new UsageError(
       `--output ${output} holds a ${tokenizerName}, and in this run bytes are tokens: give --tokenizer ${output}, or another --output`,
     );
-  if (overwrite || readFileSync(there).equals(readFileSync(tokenizer.name))) return;
+  if (overwrite || contentOf(there).equals(contentOf(tokenizer.name))) return;
   throw new UsageError(
     `--output ${output} holds another ${tokenizerName} than ${tokenizer.name}: name another folder, or (in training) give --overwrite to replace it`,
   );
 }
 
-/** @throws ModelError where the folder cannot be written */
+function contentOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw new UsageError(`${path} cannot be read: ${reasonOf(error)}`);
+  }
+}
+
+/** @throws ModelError where the folder cannot be written, UsageError where the tokenizer cannot be read */
 export async function copyTokenizer(tokenizer: Tokenizer, output: string): Promise<void> {
   if (tokenizer === byteTokenizer) return;
   for (const name of names) {
     const from = name === tokenizerName ? tokenizer.name : join(dirname(tokenizer.name), name);
-    if (existsSync(from)) await writeAtomically(join(output, name), [await readFile(from)]);
+    if (existsSync(from)) await writeAtomically(join(output, name), [contentOf(from)]);
   }
 }

@@ -6,6 +6,7 @@ import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
 import type { PreparedData } from "../data/prepare.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { DataError, UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
@@ -212,7 +213,7 @@ function tellOutput(output: string, { savedAfter, choice, isAdapter }: Written, 
     try {
       writeFileSync(join(output, keptConfigName), renderSettings(choice.settings));
     } catch (error) {
-      logger.warn(`the configuration could not be written beside the model: ${(error as Error).message}`);
+      logger.warn(`the configuration could not be written beside the model: ${reasonOf(error)}`);
     }
   }
   if (!isAdapter) return `The model after step ${savedAfter} is in ${output}.\n`;

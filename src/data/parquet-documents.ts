@@ -10,6 +10,7 @@ import {
 } from "hyparquet";
 import { compressors } from "hyparquet-compressors";
 import { DataError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { DocumentPiece, ReadOptions } from "./documents.ts";
 import { EmptyFileError } from "./file-bytes.ts";
 import { isProblem, type RecordReader, textOf } from "./record-text.ts";
@@ -88,7 +89,7 @@ export async function* parquetRecords<T>(
 
 function openBuffer(path: string): ReturnType<typeof asyncBufferFromFile> {
   return asyncBufferFromFile(path).catch((error: NodeJS.ErrnoException) => {
-    throw new DataError(`${path}: ${error.code === "ENOENT" ? "no such file" : error.message}; check --data`);
+    throw new DataError(`${path}: ${reasonOf(error)}; check --data`);
   });
 }
 

@@ -2,6 +2,7 @@
 import { appendFileSync, closeSync, fstatSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { isReplaceable, makeFolder } from "./earlier-file.ts";
 
 /** The folders output_path and job_name. */
@@ -31,7 +32,7 @@ export class AppendFile {
       this.#descriptor = openSync(path, "a");
       if (fstatSync(this.#descriptor).size === 0) this.append(head);
     } catch (error) {
-      throw new UsageError(`${setting}: ${path} cannot be written: ${(error as Error).message}, or give another path`);
+      throw new UsageError(`${setting}: ${path} cannot be written: ${reasonOf(error)}, or give another path`);
     }
   }
 

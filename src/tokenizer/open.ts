@@ -4,6 +4,7 @@ import { readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { noteTemplateFile } from "./chat.ts";
 import { HuggingFaceTokenizer, type TokenizerJson } from "./huggingface.ts";
 import type { Tokenizer, TokenizerSettings } from "./tokenizer.ts";
@@ -84,7 +85,7 @@ async function isThere(path: string): Promise<boolean> {
 
 function readText(path: string): Promise<string> {
   return readFile(path, "utf8").catch((error: Error) => {
-    throw new ModelError(`${path} cannot be read: ${error.message}`, { cause: error });
+    throw new ModelError(`${path} cannot be read: ${reasonOf(error)}`, { cause: error });
   });
 }
 
