@@ -33,17 +33,17 @@ export async function runMerge(request: MergeRequest, logger: Logger): Promise<v
   const { config, weights, lora, base } = opened;
   if (!weights || !lora)
     throw new ModelError(`--model ${request.model} has no weights; wanted the folder of the model that was adapted`);
-  if (typeof base === "string" && !isModel(base, request.model))
-    logger.warn(
-      `${request.adapter} says that it belongs to ${base}, and it is merged into ${request.model}: that should be the same model, and not ` +
-        "one that has these adapters in it already",
-    );
   const tokenizer = await openJobTokenizer({ tokenizer: undefined, model: request.model });
   checkTokenizerThere(request.output, tokenizer, false);
   const source = mergedModel(config, lora, (name, first, count) => weights.read(name, first, count));
   const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize ?? defaultFormat.maxShardBytes };
   const { files, bytes } = await exportModel(source, config, request.output, format);
   await copyTokenizer(tokenizer, request.output);
+  if (typeof base === "string" && !isModel(base, request.model))
+    logger.warn(
+      `${request.adapter} says that it belongs to ${base}, and it is merged into ${request.model}: that should be the same model, and not ` +
+        "one that has these adapters in it already",
+    );
   process.stdout.write(
     `${request.model} with the adapters of ${request.adapter} is in ${request.output}: ${formatBytes(bytes)} of weights in ` +
       `${request.dtype}, ${formatMany(files.length, "file")}.\n`,

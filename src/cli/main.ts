@@ -292,6 +292,20 @@ function program(): Command {
   return root;
 }
 
+const isPathName = /<[^>]*(dir|file|folder|path|script)[^>]*>/;
+
+/** An empty name comes of a variable that is not set: it would be the working directory here and an unknown file there. @throws UsageError */
+function checkPaths(command: Command): void {
+  for (const option of command.options) {
+    const value: unknown = isPathName.test(option.flags) ? command.getOptionValue(option.attributeName()) : undefined;
+    if ([value].flat().includes(""))
+      throw new UsageError(`${option.long} is given without a name (""); name a file or folder, or leave it out`);
+  }
+  for (const [i, argument] of command.registeredArguments.entries())
+    if (isPathName.test(`<${argument.name()}>`) && [command.processedArgs[i]].flat()[0] === "")
+      throw new UsageError(`${argument.name()} is empty (""); wanted the name of a file or folder`);
+}
+
 /** Every command answers bad flags with exit code 2 and one message. */
 function answerUsage(command: Command): void {
   command.exitOverride();
@@ -317,7 +331,10 @@ export async function main(argv: readonly string[]): Promise<number> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   const root = program();
   answerUsage(root);
-  root.hook("preAction", (_, command) => fetchNamedModels(command, createLogger()));
+  root.hook("preAction", async (_, command) => {
+    checkPaths(command);
+    await fetchNamedModels(command, createLogger());
+  });
   try {
     await root.parseAsync(argv, { from: "user" });
   } catch (error) {

@@ -36,6 +36,11 @@ export async function fetchNamedModels(command: Command, logger: Logger): Promis
     ["adapter", adapter, "adapter"],
     ["tokenizer", tokenizer, "tokenizer"],
   ] as const;
+  const isNamed = flags.some(([, value]) => typeof value === "string" && meaningOf(value).kind === "hub");
+  if (isNamed) {
+    const { checkNamedFiles } = await import("./before-fetch.ts");
+    await checkNamedFiles(command.opts());
+  }
   for (const [flag, value, need] of flags) {
     if (typeof value !== "string") continue;
     const folder = await folderOf(value, need, logger);

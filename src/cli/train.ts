@@ -150,7 +150,13 @@ export async function runTrain(
   if (exitCode === exitCodes.interrupted && step < opened.steps) write(renderStop(step, opened.steps, job.output));
   if (checkpoint) write(renderCheckpoint(checkpoint));
   if (job.output !== undefined)
-    write(tellOutput(job.output, { savedAfter, choice, isAdapter: lora !== undefined }, logger));
+    write(
+      tellOutput(
+        job.output,
+        { savedAfter, isTrained: step >= opened.steps, choice, isAdapter: lora !== undefined },
+        logger,
+      ),
+    );
   return { exitCode, records };
 }
 
@@ -203,12 +209,16 @@ const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): st
 
 interface Written {
   readonly savedAfter: number | undefined;
+  /** All steps are done. */
+  readonly isTrained: boolean;
   readonly choice: Choice | undefined;
   readonly isAdapter: boolean;
 }
 
-function tellOutput(output: string, { savedAfter, choice, isAdapter }: Written, logger: Logger): string {
-  if (savedAfter === undefined) return `Training did not finish, so no model was written to ${output}.\n`;
+export function tellOutput(output: string, written: Written, logger: Logger): string {
+  const { savedAfter, isTrained, choice, isAdapter } = written;
+  if (savedAfter === undefined)
+    return `${isTrained ? "All steps are done, but saving failed" : "Training did not finish"}, so no model was written to ${output}.\n`;
   if (choice?.settings) {
     try {
       writeFileSync(join(output, keptConfigName), renderSettings(choice.settings));

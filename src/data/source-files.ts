@@ -4,6 +4,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { glob } from "tinyglobby";
 import { DataError, UsageError } from "../errors/errors.ts";
+import { identify } from "./file-identity.ts";
 import { Findings } from "./findings.ts";
 
 /** How documents lie in a file. */
@@ -62,6 +63,12 @@ export async function findSources(args: readonly string[]): Promise<DataSource[]
         `${unweighed[0]!.name}:0.5, or none`,
     );
   return sources;
+}
+
+/** That all of it is there, before anything that takes longer. @throws UsageError, DataError */
+export async function checkThere(args: readonly string[]): Promise<void> {
+  const sources = await findSources(args);
+  await identify(sources.flatMap(({ files }) => files.map(({ path }) => path)));
 }
 
 async function findSource(arg: string): Promise<DataSource> {

@@ -15,7 +15,7 @@ import { recordBytes, type SampleRange } from "./sample-file.ts";
 import type { TokenBytes, TokenRange } from "./token-file.ts";
 
 /** Raised when the same files would become other tokens. */
-const formatVersion = 2;
+const formatVersion = 3;
 /** What a killed run left is not another run's work in progress after so long. */
 const leftoverSeconds = 24 * 3600;
 

@@ -60,7 +60,7 @@ export async function openGenerator(folder: string, options: OpenGeneratorOption
   checkVocabulary(tokenizer, config.vocabularySize);
   const model = tuned(createModel(config), { freeze: [], lora: adapter?.lora });
   for (const [, parameter] of model.namedParameters()) parameter.trainable = false;
-  const world = enterWorld(options);
+  const world = enterWorld(options, budgetAdvice);
   const engineConfig = inferenceConfig(options.config, world.worldSize);
   const engine = await initializeIn<LanguageBatch>(world, engineConfig, { model, weights });
   const logger = createLogger({ rank: world.rank });
@@ -73,6 +73,10 @@ export async function openGenerator(folder: string, options: OpenGeneratorOption
     );
   return new TextGenerator({ engine, model, tokenizer, endTokens: endTokensOf(config) });
 }
+
+/** Nothing is trained here: what is held are weights, keys and values, and one pass. */
+const budgetAdvice =
+  "a larger --device-memory (deviceMemoryBytes), fewer tokens or a shorter prompt, or a --config with bf16, or with stage 3 on several ranks";
 
 /** A training configuration may name any batch; none is trained on here. */
 function inferenceConfig(given: OpenGeneratorOptions["config"], worldSize: number): ReturnType<typeof resolveConfig> {

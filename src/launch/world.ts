@@ -50,8 +50,8 @@ export function joinWorld(options: WorldOptions = {}): World {
   return enterWorld(options);
 }
 
-/** The same for options that were checked, which may hold more. */
-export function enterWorld(options: WorldOptions): World {
+/** The same for options that were checked, which may hold more. @param budgetAdvice what to do where a budget does not hold */
+export function enterWorld(options: WorldOptions, budgetAdvice?: string): World {
   const native = loadNative();
   const launched = joinLaunched();
   const rank = launched?.rank ?? 0;
@@ -74,7 +74,7 @@ export function enterWorld(options: WorldOptions): World {
     ...(deviceMemoryBytes !== undefined && { device: deviceMemoryBytes }),
     ...(hostMemoryBytes !== undefined && { host: hostMemoryBytes }),
   };
-  const device = new Device({ backend, arenaBytes, budgets });
+  const device = new Device({ backend, arenaBytes, budgets, budgetAdvice });
   const deadlineMs = options.deadlineMs ?? 600_000;
   const describeTag = (tag: number): string => backend.tagNames(tag);
   const transport = new SharedMemoryTransport({ rank, worldSize, control, arenas, deadlineMs, describeTag });
