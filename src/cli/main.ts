@@ -272,6 +272,10 @@ function program(): Command {
     .option("--output <file>", "with --calibrate: keep it there, and not where plan and simulate look by themselves")
     .action(async (flags: DoctorCommandFlags) => {
       if (flags.calibrate) {
+        if (flags.leftovers ?? flags.removeLeftovers)
+          throw new UsageError(
+            "--leftovers and --remove-leftovers are of doctor alone; run it once more without --calibrate",
+          );
         const { calibrationFile, runCalibrate } = await import("./calibrate.ts");
         const options = { file: flags.output ?? calibrationFile(), folder: flags.path };
         return runCalibrate(options, createLogger());
