@@ -71,8 +71,8 @@ async function readConfig(folder: string): Promise<string> {
   if (!found.isDirectory()) throw new ModelError(`${folder} is a file; wanted a model folder with ${configName}`);
   return readFile(join(folder, configName), "utf8").catch((error: NodeJS.ErrnoException) => {
     const why =
-      error.code === "ENOENT" ? `has no ${configName}` : `: ${configName} cannot be read (${reasonOf(error)})`;
-    throw new ModelError(`${folder} ${why}; wanted a Hugging Face model folder`, { cause: error });
+      error.code === "ENOENT" ? ` has no ${configName}` : `: ${configName} cannot be read: ${reasonOf(error)}`;
+    throw new ModelError(`${folder}${why}; wanted a Hugging Face model folder`, { cause: error });
   });
 }
 

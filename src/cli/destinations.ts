@@ -132,7 +132,7 @@ export class LineLog implements AsyncDisposable {
     const input = inputs.find((file) => resolve(file) === resolve(path));
     if (input !== undefined)
       throw new UsageError(`${flag} ${path} is also a file that this run reads; give it a name of its own`);
-    if (!isReplaceable(path, isOurs[flag]))
+    if (!isReplaceable(path, isOurs[flag], `${flag} ${path}`))
       throw new UsageError(
         `${flag} ${path} holds something that is not ${nouns[flag]} of a run; give another name, or remove it first`,
       );

@@ -58,7 +58,8 @@ export const parseInteger =
   (text: string): number => {
     const value = Number(text);
     if (/^[0-9]+(e\+?[0-9]+)?$/i.test(text.trim()) && value >= least && value <= most) return value;
-    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    const isAny = most === Number.MAX_SAFE_INTEGER && !(value > most);
+    const range = isAny ? `of at least ${least}` : `from ${least} to ${most}`;
     throw new InvalidArgumentError(`found "${text}"; wanted a whole number ${range}.`);
   };
 

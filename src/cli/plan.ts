@@ -87,7 +87,7 @@ function checkOutputs(flags: PlanFlags & PlanOutputs): void {
     throw new UsageError("--config, --svg, --html and --write-config name one file twice; give each its own");
   if (overwrite) return;
   for (const [flag, path] of Object.entries({ svg, html, "write-config": written })) {
-    if (path === undefined || isReplaceable(path, isOurs[flag as keyof typeof isOurs])) continue;
+    if (path === undefined || isReplaceable(path, isOurs[flag as keyof typeof isOurs], `--${flag} ${path}`)) continue;
     throw new UsageError(
       `--${flag} ${path} is there already and may be somebody's own; give another name, or --overwrite to replace it`,
     );

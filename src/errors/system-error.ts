@@ -17,7 +17,7 @@ const words: Readonly<Record<string, string>> = {
   ENODEV: "no such device",
   ENOENT: "no such file or folder",
   ENOSPC: "no space left: the disk is full",
-  ENOTDIR: "a part of its path is a file, where a folder is wanted",
+  ENOTDIR: "it, or a part of its path, is a file, where a folder is wanted",
   ENOTEMPTY: "the folder is not empty",
   ENXIO: "it is a socket or a device without its other end",
   EPERM: "the system does not allow it",

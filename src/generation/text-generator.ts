@@ -2,6 +2,7 @@
 import { UsageError } from "../errors/errors.ts";
 import { anObject, checkArgument, checkOptions, type Kinds, required, text as textKind } from "../errors/options.ts";
 import type { LanguageBatch, LanguageModel } from "../nn/models/language-model.ts";
+import { encodeInTime } from "../tokenizer/bounded.ts";
 import { answerClosing, renderChat } from "../tokenizer/chat.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Engine } from "../zero/engine.ts";
@@ -79,9 +80,9 @@ export class TextGenerator implements AsyncDisposable {
     checkArgument("generate", "prompt", prompt, required(textKind));
     if (prompt === "") throw new UsageError("the prompt is empty; give at least one character");
     const { tokenizer } = this;
-    if (!chat) return Int32Array.from(tokenizer.encode(prompt, { addSpecialTokens: true }));
+    if (!chat) return Int32Array.from(encodeInTime(tokenizer, prompt, { addSpecialTokens: true }));
     const text = renderChat([{ role: "user", content: prompt }], tokenizer.settings, { addGenerationPrompt: true });
-    return Int32Array.from(tokenizer.encode(text));
+    return Int32Array.from(encodeInTime(tokenizer, text));
   }
 
   /**

@@ -27,11 +27,12 @@ export class AppendFile {
     const begin = firstWords ?? (typeof head === "string" ? head : "");
     try {
       makeFolder(dirname(path), levels);
-      if (!isReplaceable(path, (found) => found.startsWith(begin)))
+      if (!isReplaceable(path, (found) => found.startsWith(begin), `${setting}: ${path}`))
         throw new Error("it holds something else; remove it first");
       this.#descriptor = openSync(path, "a");
       if (fstatSync(this.#descriptor).size === 0) this.append(head);
     } catch (error) {
+      if (error instanceof UsageError) throw error;
       throw new UsageError(`${setting}: ${path} cannot be written: ${reasonOf(error)}, or give another path`);
     }
   }

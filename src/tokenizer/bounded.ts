@@ -1,8 +1,13 @@
-/** Templates are programs of others that run in this process: one that never ends must not keep it for ever. */
+/** Templates and patterns are programs of others that run in this process: one that never ends must not keep it for ever. */
 import { createContext, Script } from "node:vm";
+import { ModelError } from "../errors/errors.ts";
+import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
 
 /** Of filling in one conversation, which takes milliseconds. */
 export const renderMilliseconds = 10_000;
+
+/** The slowest tokenizers take a tenth of that time. */
+const charactersPerMillisecond = 100;
 
 /** Entries of a `range()`: as many as transformers' sandbox allows (Jinja's MAX_RANGE). */
 const mostRange = 100_000;
@@ -27,6 +32,24 @@ export function within<T>(milliseconds: number, body: () => T): T {
   } finally {
     holder.body = () => undefined;
     holder.result = undefined;
+  }
+}
+
+/**
+ * A prompt's tokens. A tokenizer's file has patterns of others too, of which some take for ever on some texts, and whoever types a prompt
+ * has no other way out. @throws ModelError
+ */
+export function encodeInTime(tokenizer: Tokenizer, text: string, options?: EncodeOptions): Uint32Array {
+  const milliseconds = renderMilliseconds + Math.ceil(text.length / charactersPerMillisecond);
+  try {
+    return within(milliseconds, () => tokenizer.encode(text, options));
+  } catch (error) {
+    if (!(error instanceof DeadlineError)) throw error;
+    throw new ModelError(
+      `the tokenizer ${tokenizer.name} was not done with ${text.length} characters after ${Math.round(milliseconds / 1000)} s: a pattern in it ` +
+        "may take for ever on such a text; give another text, or another tokenizer",
+      { cause: error },
+    );
   }
 }
 

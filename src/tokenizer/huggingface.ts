@@ -111,14 +111,17 @@ export function specialText(value: unknown): string | undefined {
   return typeof content === "string" ? content : undefined;
 }
 
+/** Of what token files and embeddings hold; vocabularies have some hundred thousand tokens. */
+const largestId = 2 ** 31 - 2;
+
 /** One more than the largest id. Unigram lists its tokens in order; the others map tokens to ids. */
 function vocabularyEnd(path: string, vocabulary: object): number {
   if (Array.isArray(vocabulary)) return vocabulary.length;
   let end = 0;
   for (const [token, id] of Object.entries(vocabulary)) {
-    if (!Number.isInteger(id) || id < 0)
+    if (!Number.isInteger(id) || id < 0 || id > largestId)
       throw new ModelError(
-        `${path}: token ${printable(JSON.stringify(token))}: found id ${printable(String(id))}; wanted a whole number`,
+        `${path}: token ${printable(JSON.stringify(token))}: found id ${printable(String(id))}; wanted a whole number from 0 to ${largestId}`,
       );
     end = Math.max(end, id + 1);
   }

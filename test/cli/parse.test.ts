@@ -53,6 +53,8 @@ test.each([
 
 test("whole numbers may be written with an exponent, and nothing else is one", () => {
   expect(["1e3", "2E+2", " 7 "].map(parseInteger(1))).toEqual([1000, 200, 7]);
-  for (const text of ["1.5", "1e-3", "1e99", "e3", "0x10", "", "-1"])
+  for (const text of ["1e99", "9".repeat(20)])
+    expect(() => parseInteger(1)(text)).toThrow(`found "${text}"; wanted a whole number from 1 to 9007199254740991.`);
+  for (const text of ["1.5", "1e-3", "e3", "0x10", "", "-1"])
     expect(() => parseInteger(1)(text)).toThrow(`found "${text}"; wanted a whole number of at least 1.`);
 });

@@ -31,7 +31,7 @@ describe("the system's own errors", () => {
     [
       "a file on the way",
       () => readFileSync(at("file/x")),
-      "a part of its path is a file, where a folder is wanted (ENOTDIR)",
+      "it, or a part of its path, is a file, where a folder is wanted (ENOTDIR)",
     ],
     [
       "a long name",

@@ -6,8 +6,9 @@ import { fileURLToPath } from "node:url";
 import { Script } from "node:vm";
 import { afterAll, describe, expect, type MockInstance, test, vi } from "vitest";
 import { ModelError } from "../../src/errors/errors.ts";
+import { encodeInTime } from "../../src/tokenizer/bounded.ts";
 import { answerClosing, type ChatMessage, renderAnswers, renderChat } from "../../src/tokenizer/chat.ts";
-import { openTokenizer } from "../../src/tokenizer/tokenizer.ts";
+import { byteTokenizer, openTokenizer } from "../../src/tokenizer/tokenizer.ts";
 
 /** As Qwen and many others: every message between two tokens. */
 const chatml = {
@@ -94,6 +95,10 @@ test("refused: no template, a broken one, messages that a template does not take
   expect(() => renderAnswers(messages, lastOnly)).toThrow(/message 2 of a conversation cannot be found in its text/);
 });
 
+function raise(message: string): never {
+  throw new Error(message);
+}
+
 /** A tenth of a second here, so that nobody waits for what never comes. */
 const hasten = (): MockInstance => {
   const { runInContext } = Script.prototype;
@@ -114,6 +119,18 @@ describe("a template that does not end is an error", () => {
     expect(() => renderAnswers(messages, { chat_template: marked })).toThrow(late);
     expect(renderChat(messages, chatml)).toBe(whole.chatml);
     expect(runs).toHaveBeenLastCalledWith(expect.anything(), { timeout: 10_000 });
+    runs.mockRestore();
+  });
+
+  test("nor is a pattern of a tokenizer waited for", () => {
+    const pattern = /^(a+)+$/;
+    const slow = { ...byteTokenizer, encode: (text: string) => Uint32Array.of(Number(pattern.test(text))) };
+    const runs = hasten();
+    expect(() => encodeInTime(slow, `${"a".repeat(40)}!`)).toThrow(
+      /^the tokenizer bytes was not done with 41 characters after 10 s/,
+    );
+    expect(encodeInTime(slow, "aa")).toEqual(Uint32Array.of(1));
+    expect(() => encodeInTime({ ...slow, encode: () => raise("own") }, "a")).toThrow(/^own$/);
     runs.mockRestore();
   });
 
