@@ -54,6 +54,8 @@ const unknown: readonly Case[] = [
     /^saveAdapter: unknown option rank/,
   ],
   ["renderChat", () => api.renderChat([], chat, { addGenerationPromt: true }), /did you mean addGenerationPrompt\?/],
+  ["encode", () => api.byteTokenizer.encode("a", { addSpecialToken: true }), /did you mean addSpecialTokens\?/],
+  ["decode", () => api.byteTokenizer.decode([97], { skip: true }), /^decode: unknown option skip/],
   ["forward", () => generator.engine.forward({}, { stepTarget: 1 }), /did you mean stepTargets\?/],
   [
     "forecast",
@@ -127,6 +129,8 @@ const wrong: readonly Case[] = [
     () => api.downloadModel("a/b", {}),
     /teller: found an object; wanted a teller \(an object with begin/,
   ],
+  ["a text that is a number", () => api.byteTokenizer.encode(5), /^encode: text: found 5; wanted text/],
+  ["ids of null", () => api.byteTokenizer.decode(null), /^decode: ids: found null; wanted a list of token ids/],
   ["no prompt", () => next(undefined), /prompt: found nothing; wanted text/],
   ["null for options", () => next("a", null), /^generate: found null; wanted an object of options/],
   ["one stop string", () => next("a", { stop: "b" }), /stop: found "b"; wanted a list of texts/],

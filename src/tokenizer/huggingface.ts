@@ -4,6 +4,7 @@ import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
 import type { AddedToken } from "./added-tokens.ts";
+import { checkDecode, checkEncode } from "./call-kinds.ts";
 import { makeExact, type Parts } from "./exactness.ts";
 import type { DecodeOptions, EncodeOptions, Tokenizer, TokenizerSettings, TokenStream } from "./tokenizer.ts";
 import { type Pipeline, WordCache } from "./word-cache.ts";
@@ -43,6 +44,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions = {}): Uint32Array {
+    checkEncode(text, options);
     if (text === "" && !options.addSpecialTokens) return new Uint32Array();
     const known = options.addSpecialTokens ? undefined : this.#words?.encode(text);
     if (known) return known;
@@ -51,6 +53,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
+    checkDecode(ids, options);
     if (ids.length === 0) return "";
     const list = Array.from(ids);
     const unknown = list.find((id) => this.tokenOf(id) === undefined);
