@@ -1,6 +1,6 @@
 /** Where a run writes to, checked before it begins: nobody trains for an hour and then learns that a folder is read-only. */
 import { once } from "node:events";
-import { createWriteStream, existsSync, realpathSync, type WriteStream } from "node:fs";
+import { createWriteStream, existsSync, realpathSync, statSync, type WriteStream } from "node:fs";
 import { mkdtemp, rmdir, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { adapterConfigName, adapterWeightsName } from "../checkpoint/adapter-folder.ts";
@@ -29,11 +29,16 @@ export async function checkOutput(folder: string): Promise<void> {
       continue;
     }
     if (!found.isDirectory()) fail(`${at} is a file`);
+    const taken =
+      at !== resolve(folder) ? undefined : [...modelNames, ...adapterNames].find((name) => isFolder(join(at, name)));
+    if (taken !== undefined) fail(`${taken} in it is a folder, where a file of the model goes`);
     const probe = await mkdtemp(join(at, ".shunya-")).catch((error: Error) => fail(reasonOf(error)));
     await rmdir(probe);
     return;
   }
 }
+
+const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
 const modelNames = ["config.json", "model.safetensors", "model.safetensors.index.json"];
 const adapterNames = [adapterConfigName, adapterWeightsName];

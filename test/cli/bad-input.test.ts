@@ -20,6 +20,8 @@ writeFiles(here, {
   "other.jsonl": '{"content":"a"}\n',
   "good.jsonl": '{"text":"to be, or not to be, that is the question"}\n',
   "odd.bin": Uint8Array.of(1, 0, 2),
+  "taken/model.safetensors/file": "",
+  "escapes/config.json": "\u001b[2J",
   "empty.txt": "",
   "not-json.json": '{ "train_batch_size": 4, oops }',
   "indivisible.json": { train_batch_size: 7, train_micro_batch_size_per_gpu: 2 },
@@ -80,6 +82,7 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ["a model folder without config.json", train("--model", "no-config"), /no-config has no config\.json/],
   ["a model folder that is not there", train("--model", "gpt3"), /gpt3: no such folder/],
   ["a config.json that is not JSON", train("--model", "broken-config"), /broken-config.config\.json is not JSON/],
+  ["a config.json that would write to the terminal", train("--model", "escapes"), /is not JSON: .*\\u001b/],
   ["another architecture", train("--model", "llama"), /model_type: found "bert"/],
   ["an index that names a missing shard", train("--model", "missing-shard"), /names model-00001-of-00002.*missing/],
   ["a tensor of the wrong shape", train("--model", "wrong-shape"), /found shape \[.*wanted \[/],
@@ -111,6 +114,11 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ],
   // Flags
   ["an output under a file", train("--output", "text.txt/out"), /--output text\.txt.out cannot be written/],
+  [
+    "an output where a folder has the name of the model",
+    train("--output", "taken", "--overwrite"),
+    /model\.safetensors in it is a folder/,
+  ],
   ["an output that is a file", train("--output", "text.txt"), /--output text\.txt cannot be written/],
   ["a log in no folder", train("--log-json", "nowhere/log.ndjson"), /--log-json nowhere.log\.ndjson cannot be written/],
   ["a log that is a folder", train("--log-json", "llama"), /--log-json llama cannot be written/],
