@@ -145,6 +145,12 @@ const wrong: readonly Case[] = [
   ["a seed that is too large a number", () => next("a", { seed: 2 ** 60 }), /seed: found/],
   ["withWhole(5)", () => generator.engine.withWhole(5), /body: found 5; wanted a function/],
   ["withWhole with text for bytes", () => generator.engine.withWhole(() => 1, "1"), /besideBytes: found "1"/],
+  [
+    "an event that there is not",
+    () => generator.engine.on("steps", () => 1),
+    /event: found "steps"; wanted "step" or "end"/,
+  ],
+  ["no listener", () => generator.engine.on("step"), /listener: found nothing; wanted a function/],
   ["infer()", () => generator.engine.infer(), /body: found nothing; wanted a function/],
   ["weights(5)", () => generator.engine.weights(5), /wants: found 5; wanted a function/],
   ["saveStates(5)", () => generator.engine.saveStates(5), /body: found 5; wanted a function/],

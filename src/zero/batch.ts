@@ -23,7 +23,9 @@ export interface ForwardOptions {
   readonly stepTargets?: number;
 }
 
-const forwardKinds: Kinds<ForwardOptions> = { stepTargets: wholeNumber(1) };
+const forwardKinds: Kinds<ForwardOptions> = {
+  stepTargets: { ...wholeNumber(1), wanted: "the number of targets that count in all micro-batches of all ranks" },
+};
 
 /** @throws UsageError */
 export const checkForwardOptions = (options: ForwardOptions): void =>

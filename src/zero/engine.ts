@@ -11,7 +11,7 @@ import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
-import { aFunction, checkArgument, numberThat, required } from "../errors/options.ts";
+import { aFunction, checkArgument, numberThat, oneOf, required } from "../errors/options.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
@@ -57,6 +57,7 @@ interface EngineEvents {
   end: [];
 }
 
+const eventName = required(oneOf(["step", "end"]));
 const bytesBeside = numberThat("a number of bytes of at least 0", (bytes) => bytes >= 0);
 
 export type { EngineOptions } from "./engine-options.ts";
@@ -185,6 +186,8 @@ export class Engine<B extends object> {
 
   /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
   on<K extends keyof EngineEvents>(event: K, listener: (...args: EngineEvents[K]) => void): this {
+    checkArgument("engine.on", "event", event, eventName);
+    checkArgument("engine.on", "listener", listener, required(aFunction));
     this.#events.on(event, listener as never);
     return this;
   }
