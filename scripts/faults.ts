@@ -5,6 +5,7 @@ import { generationFaults } from "./generation-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
+import { wordFaults } from "./word-faults.ts";
 
 export interface Fault {
   /** In words, for the table. */
@@ -439,5 +440,6 @@ export const faults: readonly Fault[] = [
   ...planningFaults,
   ...modelFaults,
   ...generationFaults,
+  ...wordFaults,
   ...dataFaults,
 ];

@@ -4,6 +4,7 @@
  */
 import { stat } from "node:fs/promises";
 import { CheckpointError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { TensorDigest } from "../zero/base-tensors.ts";
 import { pieceElements, type StateSource } from "../zero/state.ts";
@@ -71,7 +72,7 @@ async function openFolder(checkpoint: string, { folder, tensors }: BaseOfCheckpo
   };
   if (!(await isThere(folder))) fail("which is not there");
   const opened = await openModelFolder(folder).catch((error: Error) =>
-    fail(`which cannot be read (${error.message})`, error),
+    fail(`which cannot be read (${reasonOf(error)})`, error),
   );
   try {
     const { weights } = opened;

@@ -5,7 +5,8 @@
 import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { CheckpointError, UsageError } from "../errors/errors.ts";
+import { CheckpointError } from "../errors/errors.ts";
+import { anObject, checkArgument, checkOptions, type Kinds, path, required, wholeNumber } from "../errors/options.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Engine } from "../zero/engine.ts";
@@ -47,6 +48,9 @@ export interface SavedCheckpoint {
   readonly base?: string;
 }
 
+/** The one that is saved stays. */
+const kinds: Kinds<SaveOptions> = { run: anObject, keep: wholeNumber(1), alsoKept: path };
+
 /**
  * Every rank calls it, between steps, with the same folder: the checkpoint of step 40 is `<folder>/step-00000040`, and a
  * checkpoint of the same step that is there already is replaced. Older ones than are to be kept go once it is there.
@@ -62,10 +66,8 @@ export async function saveCheckpoint<B extends object>(
   folder: string,
   options: SaveOptions = {},
 ): Promise<SavedCheckpoint> {
-  if (options.keep !== undefined && !(Number.isSafeInteger(options.keep) && options.keep >= 1))
-    throw new UsageError(
-      `keep: found ${options.keep}; wanted a whole number of at least 1: the one that is saved stays`,
-    );
+  checkArgument("saveCheckpoint", "folder", folder, required(path));
+  checkOptions("saveCheckpoint", options, kinds);
   const started = performance.now();
   const { plan, progress, seed, group, base } = engine;
   const save = new Save({ plan, progress, seed, group, base }, folder, options);

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { diskAlignmentBytes } from "../device/swap.ts";
 import { CheckpointError, InternalError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { blocksHex } from "./checksum.ts";
 import { type ChunkFile, type ChunkReader, usualChunkBytes } from "./chunk-reader.ts";
 import { crc32 } from "./crc32.ts";
@@ -66,7 +67,7 @@ export class StateFile {
       await this.#reader.read(this.#file, first, end, take);
     } catch (error) {
       const problem = await fileProblem(this.#folder, this.#saved);
-      throw new CheckpointError(problem ?? `${this.path} cannot be read: ${(error as Error).message}`, {
+      throw new CheckpointError(problem ?? `${this.path} cannot be read: ${reasonOf(error)}`, {
         cause: error,
       });
     }

@@ -4,6 +4,7 @@
  */
 import type { DType } from "../device/dtype.ts";
 import { CheckpointError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { EngineProgress } from "../zero/progress.ts";
 import { type StateKind, stateKinds } from "../zero/state.ts";
 import { Checksum } from "./checksum.ts";
@@ -172,7 +173,7 @@ export function parseManifest(text: string, path: string): Manifest {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new CheckpointError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
+    throw new CheckpointError(`${path} is not JSON: ${reasonOf(error)}`, { cause: error });
   }
   const found = (isObject(value) ? value : {}) as Record<string, unknown>;
   if (found.format !== formatName)

@@ -73,7 +73,7 @@ const mergeCommand = (): Command =>
     .requiredOption("--adapter <dir>", "its adapters, as PEFT or train --output wrote them")
     .action(async (flags: MergeFlags) => {
       const { runMerge } = await import("./checkpoint-merge.ts");
-      await runMerge(flags);
+      await runMerge(flags, createLogger());
     });
 
 const convertCommand = (): Command =>

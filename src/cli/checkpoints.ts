@@ -1,5 +1,5 @@
 /** `--save-every`, `--keep` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { openBase } from "../checkpoint/base-weights.ts";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
@@ -25,7 +25,7 @@ export function runOf(
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
-    ...(config.lora && { base: baseOf(job) }),
+    ...(config.lora && { base: baseOf(job), adapter: job.adapter === undefined ? null : resolve(job.adapter) }),
     data: {
       ...{ tokens: rows.tokens, windows: sampler.rowCount, seqLength, shuffle: job.shuffle },
       ...(prepared.kind === "instructions" && { kind: prepared.kind }),
@@ -109,8 +109,9 @@ export class Resumption {
       describeModel(tuned(createModel(model.config), config)).description,
       config,
     );
-    // Neither what was chosen nor generation acts on training, and another name of the base is nothing yet: its values are compared.
-    const { chosen: _chosen, generation: _generation, base: _base, ...run } = runOf(job, opened);
+    this.#checkAdapter(job, logger);
+    // Neither what was chosen nor generation acts on training. Of another base the values are compared, and of an adapter it was told.
+    const { chosen: _chosen, generation: _generation, base: _base, adapter: _adapter, ...run } = runOf(job, opened);
     const changed = changedSettings(this.#manifest, { seed: job.seed, config, run });
     if (changed.length === 0) return;
     const lines = changed.map((text) => `\n  ${text}`).join("");
@@ -121,6 +122,16 @@ export class Resumption {
   async findBase({ model: { weights } }: OpenedJob): Promise<string | undefined> {
     await using base = await openBase({ folder: this.folder, manifest: this.#manifest }, weights);
     return base?.folder;
+  }
+
+  /** Adapters come from the checkpoint: those that are named say only how they are made. */
+  #checkAdapter({ adapter }: Pick<TrainJob, "adapter">, logger: Logger): void {
+    const { adapter: was } = this.#manifest.run as { adapter?: string | null };
+    if (adapter === undefined || was === undefined || was === resolve(adapter)) return;
+    const began = was === null ? "without one" : `with ${was}`;
+    logger.warn(
+      `--adapter ${adapter} is not where the run goes on from: it began ${began}, and has its adapters from ${this.folder}`,
+    );
   }
 
   /** @param steps of the whole run @throws UsageError where the checkpoint is of a later step */

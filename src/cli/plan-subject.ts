@@ -3,6 +3,8 @@ import { parseConfigObject } from "../config/json.ts";
 import { examineConfig, type Override } from "../config/resolve.ts";
 import type { ElementType, OptimizerConfig, ResolvedConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
+import { checkRank } from "../nn/lora.ts";
+import { createModel } from "../nn/models/models.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
 import { type EngineJob, estimateByEngine, mostTokens } from "../planner/engine-estimate.ts";
@@ -88,6 +90,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const jobOf = engineJobs(model, machine, settings, flags);
   const like = file?.config ?? configOf(settings, plain, { microBatch: 1, gradientAccumulation: 1 }, asked, undefined)!;
   if (flags.engine === "deepspeed") refuseTuning(like);
+  if (like.lora && model.config) checkRank(createModel(model.config), like.lora);
   const common = {
     asked,
     parameters: model.statedParameters ?? model.shape.parameters,

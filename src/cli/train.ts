@@ -6,6 +6,7 @@ import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
 import type { PreparedData } from "../data/prepare.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { DataError, UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
@@ -152,7 +153,13 @@ export async function runTrain(
   if (exitCode === exitCodes.interrupted && step < opened.steps) write(renderStop(step, opened.steps, job.output));
   if (checkpoint) write(renderCheckpoint(checkpoint));
   if (job.output !== undefined)
-    write(tellOutput(job.output, { savedAfter, choice, isAdapter: lora !== undefined }, logger));
+    write(
+      tellOutput(
+        job.output,
+        { savedAfter, isTrained: step >= opened.steps, choice, isAdapter: lora !== undefined },
+        logger,
+      ),
+    );
   return { exitCode, records };
 }
 
@@ -207,17 +214,21 @@ function renderCheckpoint({ folder, step, bytes, seconds, base }: SavedCheckpoin
 
 interface Written {
   readonly savedAfter: number | undefined;
+  /** All steps are done. */
+  readonly isTrained: boolean;
   readonly choice: Choice | undefined;
   readonly isAdapter: boolean;
 }
 
-function tellOutput(output: string, { savedAfter, choice, isAdapter }: Written, logger: Logger): string {
-  if (savedAfter === undefined) return `Training did not finish, so no model was written to ${output}.\n`;
+export function tellOutput(output: string, written: Written, logger: Logger): string {
+  const { savedAfter, isTrained, choice, isAdapter } = written;
+  if (savedAfter === undefined)
+    return `${isTrained ? "All steps are done, but saving failed" : "Training did not finish"}, so no model was written to ${output}.\n`;
   if (choice?.settings) {
     try {
       writeFileSync(join(output, keptConfigName), renderSettings(choice.settings));
     } catch (error) {
-      logger.warn(`the configuration could not be written beside the model: ${(error as Error).message}`);
+      logger.warn(`the configuration could not be written beside the model: ${reasonOf(error)}`);
     }
   }
   if (!isAdapter) return `The model after step ${savedAfter} is in ${output}.\n`;

@@ -11,6 +11,7 @@ import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { aFunction, checkArgument, required } from "../errors/options.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
@@ -21,10 +22,18 @@ import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { type Agreement, agree } from "./agree.ts";
 import { type Base, BaseTensors } from "./base-tensors.ts";
-import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import {
+  checkBatch,
+  checkForwardOptions,
+  type ForwardOptions,
+  type HostBatch,
+  type Loss,
+  LossBook,
+  uploadBatch,
+} from "./batch.ts";
 import { Calls } from "./calls.ts";
 import { culpritOf } from "./diagnose.ts";
-import { checkOptions, type EngineOptions } from "./engine-options.ts";
+import { bytesKind, checkEngineOptions, type EngineOptions, eventKind } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
 import { type HeldModel, ModelHold } from "./hold.ts";
@@ -132,7 +141,7 @@ export class Engine<B extends object> {
     const { device, transport } = options;
     let model: DescribedModel | undefined;
     try {
-      checkOptions(options);
+      checkEngineOptions(options);
       const described = describeModel(tuned(options.model, options.config));
       model = described;
       const engine = new Engine(options, described);
@@ -182,6 +191,8 @@ export class Engine<B extends object> {
 
   /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
   on<K extends keyof EngineEvents>(event: K, listener: (...args: EngineEvents[K]) => void): this {
+    checkArgument("engine.on", "event", event, eventKind);
+    checkArgument("engine.on", "listener", listener, required(aFunction));
     this.#events.on(event, listener as never);
     return this;
   }
@@ -218,7 +229,9 @@ export class Engine<B extends object> {
     this.#microBatch += count;
   }
 
-  async #forward(batch: HostBatch<B>, { stepTargets }: ForwardOptions): Promise<Loss> {
+  async #forward(batch: HostBatch<B>, options: ForwardOptions): Promise<Loss> {
+    checkForwardOptions(options);
+    const { stepTargets } = options;
     if (this.#microBatch === 0) this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
@@ -331,6 +344,7 @@ export class Engine<B extends object> {
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
     return this.#calls.alone("infer", () => {
       this.#checkNoPass("infer");
+      checkArgument("engine.infer", "body", body, required(aFunction));
       return this.#evaluator.infer(body);
     });
   }
@@ -341,6 +355,7 @@ export class Engine<B extends object> {
    * Meanwhile the engine infers and evaluates, and does nothing else.
    */
   async withWhole<T>(body: (isWhole: boolean) => Promise<T>, besideBytes = 0): Promise<T> {
+    checkArgument("engine.withWhole", "body", body, required(aFunction));
     using whole = await this.holdWhole(besideBytes);
     return await body(whole.isWhole);
   }
@@ -349,6 +364,7 @@ export class Engine<B extends object> {
   async holdWhole(besideBytes = 0): Promise<HeldModel> {
     return await this.#calls.alone("withWhole", async () => {
       this.#checkNoPass("withWhole");
+      checkArgument("engine.withWhole", "besideBytes", besideBytes, bytesKind);
       return await this.#hold.take(besideBytes);
     });
   }
@@ -368,6 +384,7 @@ export class Engine<B extends object> {
 
   /** All weights in fp32, or those of tensors that every rank `wants`, piece by piece in plan order; every rank iterates to the end. */
   weights(wants?: (name: string) => boolean): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+    checkArgument("engine.weights", "wants", wants, aFunction);
     return readWeights(this.device, this.group, this.#units.all, wants);
   }
 
@@ -376,6 +393,7 @@ export class Engine<B extends object> {
    * go on meanwhile: an update waits until what it changes has been read. One call begins when those before have ended.
    */
   async saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
+    checkArgument("engine.saveStates", "body", body, required(aFunction));
     this.#calls.checkFree("saveStates");
     if (this.#microBatch > 0 || this.#tape)
       throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");

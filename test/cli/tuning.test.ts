@@ -110,6 +110,10 @@ describe("LoRA", () => {
     const text = ["--prompt", "we ", "--tokens", "12", "--temperature", "0"];
     const merged = await run(["generate", "--model", join(here, "merged"), ...text]);
     expect(await run(["generate", ...both, ...text])).toEqual(merged);
+    const twice = ["checkpoint", "merge", "--model", join(here, "merged"), "--adapter", adapter];
+    expect(words((await run([...twice, "--output", join(here, "twice")])).stderr)).toContain(
+      `it is merged into ${join(here, "merged")}: that should be the same model, and not one that has these adapters in it already`,
+    );
     expect(merged.exitCode).toBe(exitCodes.ok);
   }, 60_000);
 
@@ -177,6 +181,9 @@ describe("LoRA", () => {
     const trained = await run([...train, "--adapter", peft, "--output", join(here, "further")]);
     expect(trained).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
     expect(trained.stdout).toContain("LoRA of rank 4, alpha 16");
+    const resume = ["--resume", join(adapter, "checkpoints"), "--steps", "4", "--adapter"];
+    const moved = await run([...train, ...resume, join(here, "exported"), "--lora-alpha", "16", "--lora-rank", "4"]);
+    expect(words(moved.stderr)).toContain("exported is not where the run goes on from: it began without one");
     const other = await run([...train, "--adapter", peft, "--lora-rank", "8"]);
     expect(words(other.stderr)).toContain(
       "final has rank 4, and the configuration says 8; leave shunya.lora and --lora-... out",
@@ -186,6 +193,7 @@ describe("LoRA", () => {
   });
 
   test.each([
+    [["--lora-rank", "65"], /shunya\.lora\.rank: found 65; wanted at most 64, the smaller width of layer/],
     [["--lora-rank", "4", "--model", "gpt2"], /drawn at random and stay so: give a folder with weights/],
     [
       ["--lora-rank", "4", "--lora-dropout", "lots"],

@@ -219,7 +219,7 @@ test("what cannot be is refused by name", async () => {
   await using model = await openGenerator(trained, one);
   const refused = (prompt: string, options: GenerateOptions) => expect(model.generate(prompt, options).next()).rejects;
   await refused("", {}).toThrow(/the prompt is empty/);
-  await refused(undefined as never, {}).toThrow(/prompt: found undefined; wanted text/);
+  await refused(undefined as never, {}).toThrow(/prompt: found nothing; wanted text/);
   await refused("a", { tokens: 0 }).toThrow(/tokens: found 0/);
   await refused("a", { topP: 2 }).toThrow(/topP: found 2/);
   await refused("a", { stop: [""] }).toThrow(/a stop string is empty/);

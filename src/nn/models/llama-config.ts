@@ -3,6 +3,18 @@
  * Its members differ in a few places, all of which are settings here.
  */
 
+import {
+  anObject,
+  dropShare,
+  type Kinds,
+  numberThat,
+  oneOf,
+  positive,
+  required,
+  truth,
+  wholeNumber,
+} from "../../errors/options.ts";
+
 /** By the `model_type` of Hugging Face's config.json: Llama (and SmolLM, TinyLlama), Mistral, Qwen 2 and 2.5, Qwen 3. */
 export const llamaArchitectures = ["llama", "mistral", "qwen2", "qwen3"] as const;
 export type LlamaArchitecture = (typeof llamaArchitectures)[number];
@@ -76,6 +88,33 @@ export interface LlamaConfig {
   /** Ids of config.json that no computation here reads, for whoever loads what is written. */
   readonly specialTokens: Readonly<Record<string, number | readonly number[] | null>>;
 }
+
+const size = required(wholeNumber(1));
+const least0 = required(numberThat("a number of at least 0", (value) => value >= 0 && Number.isFinite(value)));
+const flag = required(truth);
+
+export const llamaKinds: Kinds<LlamaConfig> = {
+  architecture: required(oneOf(llamaArchitectures)),
+  vocabularySize: size,
+  positions: size,
+  hidden: size,
+  layers: size,
+  heads: size,
+  keyValueHeads: size,
+  headWidth: size,
+  feedForward: size,
+  normEpsilon: least0,
+  initializerRange: least0,
+  attentionDropout: required(dropShare),
+  attentionBias: required(oneOf(["all", "queryKeyValue", "none"])),
+  feedForwardBias: flag,
+  normsQueryAndKey: flag,
+  ropeTheta: required(positive),
+  ropeScaling: anObject,
+  slidingWindow: anObject,
+  tied: flag,
+  specialTokens: required(anObject),
+};
 
 /** Tokens of the longest text before all of its positions turn otherwise; undefined: they never do. */
 export const shortTextTokens = ({ ropeScaling }: LlamaConfig): number | undefined =>

@@ -3,6 +3,7 @@
  * every block, and the rest (embedding, last norm, head) as the root unit, which runs before the blocks and after them.
  */
 import { ShapeError } from "../../errors/errors.ts";
+import { checkOptions } from "../../errors/options.ts";
 import { type EarlierKeys, groupedAttention } from "../../tensor/ops/attention.ts";
 import { add, reshape, row, siluMultiply } from "../../tensor/ops/elementwise.ts";
 import { linear } from "../../tensor/ops/linear.ts";
@@ -15,7 +16,7 @@ import { Embedding, Linear, RmsNorm } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
 import type { LanguageBatch, LanguageModel } from "./language-model.ts";
-import { type LlamaConfig, shortTextTokens, windowOf } from "./llama-config.ts";
+import { type LlamaConfig, llamaKinds, shortTextTokens, windowOf } from "./llama-config.ts";
 import { isLongText, ropeAngles } from "./rope-angles.ts";
 
 /** A text that grows by one token makes new angles this seldom. */
@@ -144,9 +145,10 @@ export class Llama extends Module implements LanguageModel {
     long: new Float32Array(),
   };
 
-  /** @throws ShapeError where heads do not go together */
+  /** @throws UsageError, ShapeError where heads do not go together */
   constructor(config: LlamaConfig) {
     super();
+    checkOptions("Llama", config, llamaKinds);
     const { heads, keyValueHeads, headWidth, vocabularySize, hidden } = config;
     if (heads % keyValueHeads !== 0 || headWidth % 2 !== 0)
       throw new ShapeError(
