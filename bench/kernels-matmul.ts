@@ -5,6 +5,7 @@
 import { dtypeBytes, dtypeCode } from "../src/device/dtype.ts";
 import { encode } from "../src/device/encode.ts";
 import { loadNative, type Native } from "../src/device/native.ts";
+import { operationsOf } from "../src/device/operations.ts";
 import type { OpArgs, OpName, Span } from "../src/device/ops.ts";
 
 export type ProductType = "f32" | "bf16" | "f16";
@@ -25,8 +26,10 @@ export interface KernelResult {
   readonly name: string;
   /** Median of (operations a second / peak of all threads) over the rounds. */
   readonly share: number;
-  /** Median, in 10^9 operations a second. Of attention only operations on or below the diagonal count. */
+  /** Median, in 10^9 operations a second. Of attention only operations on or below the diagonal and in the window count. */
   readonly gigaOperations: number;
+  /** Of one run. */
+  readonly seconds: number;
 }
 
 /** One op bound to its operands, and how much it computes. */
@@ -112,7 +115,8 @@ async function measure(place: Workplace, work: Work, dtype: ProductType, seconds
     rates.push(rate);
     before = after;
   }
-  return { name: work.name, share: median(shares), gigaOperations: median(rates) / 1e9 };
+  const rate = median(rates);
+  return { name: work.name, share: median(shares), gigaOperations: rate / 1e9, seconds: work.operations / rate };
 }
 
 interface ProductOperands {
@@ -183,10 +187,10 @@ export interface AttentionResult {
   readonly share: number;
 }
 
-/** Causal attention over a fused qkv buffer. */
+/** Causal attention over a fused qkv buffer. @param options.window tokens that a query sees; left out: all before it */
 export async function measureAttention(
   dtype: ProductType,
-  { threads = 1, seq = 1024, heads = 12, headDim = 64, secondsEach = 0.5 } = {},
+  { threads = 1, seq = 1024, window = Infinity, heads = 12, headDim = 64, secondsEach = 0.5 } = {},
 ): Promise<AttentionResult> {
   const hidden = heads * headDim;
   const place = new Workplace(threads, 4 * seq * hidden * 10 + (128 << 20));
@@ -200,7 +204,7 @@ export async function measureAttention(
     ...{ batch: 1, seq, heads, kvHeads: heads, headDim, scale: headDim ** -0.5, dtype },
     ...{ q: part(qkv, 0), k: part(qkv, 1), v: part(qkv, 2), qStride: 3 * hidden, kvStride: 3 * hidden },
     ...{ out: place.space(4 * seq * hidden), outStride: hidden, lse: place.space(4 * heads * seq) },
-    ...{ dropProbability: 0, dropKey: 0, firstSample: 0, keys: seq },
+    ...{ dropProbability: 0, dropKey: 0, firstSample: 0, keys: seq, window: Math.min(window, seq) },
   };
   const backward: OpArgs<"attentionBackward"> = {
     ...forward,
@@ -208,8 +212,8 @@ export async function measureAttention(
     ...{ dq: part(gradient, 0), dk: part(gradient, 1), dv: part(gradient, 2) },
     ...{ dqStride: 3 * hidden, dkvStride: 3 * hidden },
   };
-  const name = `${heads} heads of ${headDim}, ${seq} positions`;
-  const product = (2 * heads * headDim * seq * (seq + 1)) / 2;
+  const name = `${heads} heads of ${headDim}, ${seq} positions${window < seq ? `, window ${window}` : ""}`;
+  const product = operationsOf("attention", forward) / 2;
   const there = await measure(
     place,
     place.prepare(`attention, ${name}`, 2 * product, "attention", forward),

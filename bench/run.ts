@@ -16,6 +16,7 @@ import { measureStep } from "./step.ts";
 import { measureTokenize } from "./tokenize.ts";
 
 const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
+const milliseconds = (seconds: number): string => `${(1e3 * seconds).toFixed(2)} ms`;
 
 function print(title: string, headers: readonly string[], rows: readonly (readonly string[])[]): void {
   const columns = headers.map((header, i) => ({ header, align: i === 0 ? ("left" as const) : ("right" as const) }));
@@ -42,6 +43,18 @@ async function attention(): Promise<void> {
     const both = ["both passes", "", percent(share)];
     const rows = [kernelRow(forward), kernelRow(backward), both];
     print(`Causal attention, ${dtype}, one thread`, ["pass", "GFLOP/s (causal)", "of peak"], rows);
+  }
+  for (const dtype of ["bf16", "f32"] as const) {
+    const rows = [];
+    for (const window of [2048, 256]) {
+      const { forward, backward, share } = await measureAttention(dtype, { seq: 2048, window });
+      rows.push([`${window}`, milliseconds(forward.seconds), milliseconds(backward.seconds), percent(share)]);
+    }
+    print(
+      `Attention in a window, 2048 positions, ${dtype}, one thread`,
+      ["window", "forward", "backward", "of peak"],
+      rows,
+    );
   }
 }
 

@@ -5,6 +5,7 @@ import { generationFaults } from "./generation-faults.ts";
 import { type Law, laws } from "./laws.ts";
 import { modelFaults } from "./model-faults.ts";
 import { planningFaults } from "./planning-faults.ts";
+import { wordFaults } from "./word-faults.ts";
 
 export interface Fault {
   /** In words, for the table. */
@@ -311,8 +312,15 @@ export const faults: readonly Fault[] = [
   {
     name: "the second moment is not restored",
     file: "src/zero/weights.ts",
-    find: "if (source?.has(range.name, held)) await",
-    replace: 'if (held !== "secondMoment" && source?.has(range.name, held)) await',
+    find: "const isGiven = source?.has(range.name, held);",
+    replace: 'const isGiven = held !== "secondMoment" && source?.has(range.name, held);',
+    law: laws.resumed,
+  },
+  {
+    name: "masters that are read do not reach the 16-bit parameters",
+    file: "src/zero/weights.ts",
+    find: 'alike && kind === "master" ? [to, alike] : [to]',
+    replace: "[to]",
     law: laws.resumed,
   },
   {
@@ -432,5 +440,6 @@ export const faults: readonly Fault[] = [
   ...planningFaults,
   ...modelFaults,
   ...generationFaults,
+  ...wordFaults,
   ...dataFaults,
 ];

@@ -67,10 +67,17 @@ export const generationFaults: readonly Fault[] = [
     law: laws.cache,
   },
   {
+    name: "the first passes of a long text turn as those of a short one",
+    file: "src/nn/key-value-cache.ts",
+    find: "Math.max(this.#announced, this.#length + next)",
+    replace: "this.#length + next",
+    law: laws.cache,
+  },
+  {
     name: "angles of a generated text begin anew in each pass",
     file: "src/nn/models/llama.ts",
-    find: "this.#angles.subarray(first * headWidth, (first + seq) * headWidth)",
-    replace: "this.#angles.subarray(0, seq * headWidth)",
+    find: "this.#angles[kind].subarray(first * headWidth, end * headWidth)",
+    replace: "this.#angles[kind].subarray(0, seq * headWidth)",
     law: laws.cache,
   },
 ];

@@ -96,6 +96,11 @@ export const laws = {
     tests: "ranks, stage",
   },
   lookedAt: { name: "A look at what lies on disk", file: "test/zero/disk-slots.test.ts", tests: "" },
+  base: {
+    name: "No base but the one that a run began with",
+    file: "test/checkpoint/base.test.ts",
+    tests: "12 psi_t.*2 ranks|depend on nothing but|another base (one of|that was moved)",
+  },
   checkpoints: {
     name: "Damage is never silent",
     file: "test/checkpoint/training.test.ts",
@@ -132,4 +137,12 @@ export const laws = {
   },
   fit: { name: "The rule of fit", file: "test/planner/fit.test.ts", tests: "" },
   recommended: { name: "The recommendation is the first that fits", file: "test/planner/recommend.test.ts", tests: "" },
+  options: { name: "What callers give is checked by name and kind", file: "test/api.test.ts", tests: "" },
+  endless: { name: "No template is waited for", file: "test/tokenizer/chat.test.ts", tests: "does not end" },
+  footprint: {
+    name: "The page's host is the engine's",
+    file: "test/planner/footprint.test.ts",
+    tests: "with other ranks",
+  },
+  remedies: { name: "What cannot help is not tried", file: "test/planner/answer.test.ts", tests: "where nothing fits" },
 } as const satisfies Record<string, Law>;

@@ -48,6 +48,27 @@ export const modelFaults: readonly Fault[] = [
     law: laws.llama,
   },
   {
+    name: "long texts turn by longrope's short factors",
+    file: "src/nn/models/rope-angles.ts",
+    find: "isLong ? ropeScaling.longFactors : ropeScaling.shortFactors",
+    replace: "ropeScaling.shortFactors",
+    law: laws.llama,
+  },
+  {
+    name: "a window shows one token more",
+    file: "src/nn/models/llama-config.ts",
+    find: "? slidingWindow.tokens : undefined",
+    replace: "? slidingWindow.tokens + 1 : undefined",
+    law: laws.llama,
+  },
+  {
+    name: "the first layer with a window has none",
+    file: "src/nn/models/llama-config.ts",
+    find: "layer >= slidingWindow.fromLayer",
+    replace: "layer > slidingWindow.fromLayer",
+    law: laws.llama,
+  },
+  {
     name: "the norm of keys is left out",
     file: "src/nn/models/llama.ts",
     find: "this.k_proj.forward(tape, x), this.k_norm, angles)",

@@ -8,8 +8,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { publishedSteps } from "../src/checkpoint/checkpoint-folders.ts";
 import { findTraining } from "../src/checkpoint/find-training.ts";
+import { gpt2TensorShapes } from "../src/checkpoint/gpt2-tensors.ts";
+import { defaultFormat } from "../src/checkpoint/weight-names.ts";
+import { type ModelTensor, writeModel } from "../src/checkpoint/write-model.ts";
 import { philox4x32, words } from "../src/data/philox.ts";
+import type { Gpt2Config } from "../src/nn/models/gpt2-config.ts";
 import { renderTable } from "../src/report/table.ts";
+import { elementsOf } from "../src/tensor/tensor.ts";
+import { gpt2 } from "../test/laws/models.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const script = join(root, "test/checkpoint/saving-process.ts");
@@ -21,6 +27,8 @@ interface Weather {
   readonly ranks: number;
   readonly keep: string;
   readonly zero: object;
+  /** Whether half of the model is frozen, and stays in the folder it came from. */
+  readonly hasBase?: true;
 }
 
 const build = join(root, "build");
@@ -36,8 +44,18 @@ const allWeathers: readonly Weather[] = [
   { name: "1 rank, stage 1, states on the host", ranks: 1, keep: "2", zero: { stage: 1, ...offload("cpu", "none") } },
   { name: "1 rank, stage 3, all on disk", ranks: 1, keep: "2", zero: { stage: 3, ...offload("nvme", "nvme") } },
   { name: "2 ranks, stage 0", ranks: 2, keep: "2", zero: { stage: 0 } },
+  { name: "1 rank, stage 3, half in a base", ranks: 1, keep: "2", zero: { stage: 3 }, hasBase: true },
   { name: "2 ranks, stage 3, states on disk", ranks: 2, keep: "2", zero: { stage: 3, ...offload("nvme", "none") } },
 ];
+
+/** A model folder of the shape that `script` trains. */
+const base = join(here, "base");
+const { config } = gpt2({ hidden: 128 }) as { config: Gpt2Config };
+const tensors = [...gpt2TensorShapes(config)].map(([name, shape]) => ({ name, shape }));
+const values = async function* ({ shape }: ModelTensor) {
+  yield Float32Array.from({ length: elementsOf(shape) }, (_, i) => 0.05 * Math.sin(i));
+};
+await writeModel(base, { config, tensors, values }, defaultFormat);
 
 const weathers = allWeathers.filter(({ name }) => name.includes(process.argv[3] ?? ""));
 
@@ -60,7 +78,8 @@ class Run {
   readonly ended: Promise<void>;
 
   constructor(weather: Weather, folder: string) {
-    const own = [script, folder, weather.keep, JSON.stringify({ zero_optimization: weather.zero })];
+    const config = JSON.stringify({ zero_optimization: weather.zero });
+    const own = [script, folder, weather.keep, config, ...(weather.hasBase ? [base] : [])];
     const launched = weather.ranks === 1 ? own : [join(root, "bin/shunya.js"), "launch", "--ranks", "2", ...own];
     this.child = spawn(process.execPath, ["--import", "tsx", ...launched], {
       ...{ cwd: root, detached: true, stdio: ["ignore", "pipe", "pipe"] },

@@ -1,6 +1,8 @@
 // Causal attention, forward. A strip of `wideCols` queries lies across the lanes; the keys before it are taken in chunks of 512 (the
 // scores of a strip are 96 KiB), which fit the second-level cache, with the running maximum and sum of Milakov and Gimelshein
-// ("Online normalizer calculation for softmax", 2018), so that memory grows with seq and not with its square.
+// ("Online normalizer calculation for softmax", 2018), so that memory grows with seq and not with its square. In a window a strip
+// begins at the first key that one of its queries sees; chunks end where they do without, so that a query's bits are the same in
+// any strip: a key that it does not see adds zero.
 #include <cmath>
 
 #include "attention_row.h"
@@ -9,7 +11,11 @@
 namespace shunya::SHUNYA_ISA {
 namespace {
 
-// One worker's scratch.
+// Keys before it are seen by no query.
+int64_t firstPacked(const AttentionArgs& a) { return roundDown(firstSeen(a, a.keys - a.seq), wideRows); }
+
+// One worker's scratch. Keys and values are those from the first packed one on, of which there is room for as many as can be: so the
+// last of several passes over a text takes the most.
 template <DType T> struct Scratch {
   uint32_t *keys, *values, *queries, *probabilities;
   float *scores, *sums, *factors, *factorRows;
@@ -18,8 +24,9 @@ template <DType T> struct Scratch {
   Scratch(const AttentionArgs& a, void* base) {
     Carver carve(base);
     const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>);
-    keys = carve.take<uint32_t>(roundUp(a.keys, wideRows) * headWords);
-    values = carve.take<uint32_t>(roundUp(a.headDim, wideRows) * ceilDiv(a.keys, wordDepth<T>));
+    const int64_t most = std::min(a.keys, a.seq + a.window - 1 + wideRows - 1);
+    keys = carve.take<uint32_t>(roundUp(most, wideRows) * headWords);
+    values = carve.take<uint32_t>(roundUp(a.headDim, wideRows) * ceilDiv(most, wordDepth<T>));
     queries = carve.take<uint32_t>(headWords * wideCols);
     scores = carve.take<float>(keyChunk * wideCols);
     probabilities = (uint32_t*)scores;  // written over scores that have been read
@@ -35,7 +42,8 @@ struct RunningSoftmax { vf largest[wideVectors], sum[wideVectors]; };
 
 template <DType T> struct Forward {
   const AttentionArgs& a;
-  const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>), keyWords = ceilDiv(a.keys, wordDepth<T>);
+  const int64_t packed = firstPacked(a);
+  const int64_t headWords = ceilDiv(a.headDim, wordDepth<T>), keyWords = ceilDiv(a.keys - packed, wordDepth<T>);
   const vf scale = broadcast(a.scale * log2e);
   const int64_t strips = ceilDiv(a.seq, wideCols), group = a.heads / a.kvHeads;
   const int64_t earlier = a.keys - a.seq;  // keys before the first query's own
@@ -52,8 +60,8 @@ template <DType T> struct Forward {
     pool.run(a.batch * a.kvHeads * parts, [&](int64_t task, int worker) {
       const Scratch<T> s(a, scratch + worker * scratchStride);
       const int64_t unit = task / parts, sample = unit / a.kvHeads, kvHead = unit % a.kvHeads;
-      packPanels<wideRows, T>(keyView(a.k, a, sample, kvHead).byPosition(), 0, a.keys, 0, a.headDim, s.keys);
-      packPanels<wideRows, T>(keyView(a.v, a, sample, kvHead).transposed(), 0, a.headDim, 0, a.keys, s.values);
+      packPanels<wideRows, T>(keyView(a.k, a, sample, kvHead).byPosition(), packed, a.keys, 0, a.headDim, s.keys);
+      packPanels<wideRows, T>(keyView(a.v, a, sample, kvHead).transposed(), 0, a.headDim, packed, a.keys - packed, s.values);
       for (int64_t item = task % parts; item < strips * group; item += parts)
         strip(s, sample, kvHead * group + item / strips, item % strips * wideCols);
     });
@@ -64,38 +72,44 @@ template <DType T> struct Forward {
     packPanel<wideCols, T>(headView(a.q, a, a.qStride, sample, head).byPosition(), query, a.seq, 0, a.headDim, s.queries);
     RunningSoftmax run;
     for (int v = 0; v < wideVectors; v++) { run.largest[v] = broadcast(-INFINITY); run.sum[v] = zero(); }
-    for (int64_t key = 0; key < keyEnd; key += keyChunk) {
-      const int64_t keys = std::min(keyChunk, keyEnd - key), words = ceilDiv(keys, wordDepth<T>);
+    const int64_t first = roundDown(firstSeen(a, position), wideRows);
+    for (int64_t key = first, next; key < keyEnd; key = next) {
+      next = std::min(roundDown(key, keyChunk) + keyChunk, keyEnd);
+      const int64_t keys = next - key, words = ceilDiv(keys, wordDepth<T>);
       const RunningSoftmax before = run;
       scoreChunk(s, position, key, keys, run);
-      if (key > 0) rescale(s, before, run);
+      if (key > first) rescale(s, before, run);
       if (a.dropProbability > 0) drawFactors(s, sample, head, query, key, keys);
       if (a.dropProbability > 0) exponentiate<true>(s, position, key, words, run);
       else exponentiate<false>(s, position, key, words, run);
       for (int64_t row = 0; row < a.headDim; row += wideRows)
-        multiplyWide<T>(words, s.values + row * keyWords + key / wordDepth<T> * wideRows, s.probabilities,
-                        s.sums + row * wideCols, key > 0);
+        multiplyWide<T>(words, s.values + row * keyWords + (key - packed) / wordDepth<T> * wideRows, s.probabilities,
+                        s.sums + row * wideCols, key > first);
     }
     finish(s, sample, head, query, queries, run);
   }
 
-  // Keys up to a lane's own position are seen; `behind` is how far a key lies behind the strip's first query.
-  static vf seen(vf x, int64_t behind, int v, vf otherwise) {
-    return laneNumbers() + v * VL >= (int32_t)behind ? x : otherwise;
+  // The last `window` keys up to a lane's own position are seen; `behind` is how far a key lies behind the strip's first query.
+  vf seen(vf x, int64_t behind, int v, vf otherwise) const {
+    const vi lanes = laneNumbers() + v * VL;
+    return (lanes >= (int32_t)behind) & (lanes < (int32_t)(behind + a.window)) ? x : otherwise;
   }
+  // Whether there is a lane that does not see one of `keys` keys, of which the first lies so far behind.
+  bool isEdge(int64_t behind, int64_t keys) const { return behind + keys > 1 || behind + a.window < wideCols; }
 
   // Scores of keys [key, key + keys) and their maximum, in units of ln 2 after scaling.
   void scoreChunk(const Scratch<T>& s, int64_t position, int64_t key, int64_t keys, RunningSoftmax& run) const {
     for (int64_t row = 0; row < keys; row += wideRows) {
       float* tile = s.scores + row * wideCols;
-      multiplyWide<T>(headWords, s.keys + (key + row) * headWords, s.queries, tile, false);
+      multiplyWide<T>(headWords, s.keys + (key - packed + row) * headWords, s.queries, tile, false);
       const int64_t behind = key + row - position;
+      const bool edge = isEdge(behind, wideRows);
       SHUNYA_UNROLL
       for (int y = 0; y < wideRows; y++) {
         SHUNYA_UNROLL
         for (int v = 0; v < wideVectors; v++) {
           vf score = loadLanes<vf>(tile + y * wideCols + v * VL, Whole{}) * scale;
-          if (behind + wideRows > 1) score = seen(score, behind + y, v, run.largest[v]);
+          if (edge) score = seen(score, behind + y, v, run.largest[v]);
           run.largest[v] = max(run.largest[v], score);
         }
       }
@@ -121,13 +135,14 @@ template <DType T> struct Forward {
     constexpr int depth = wordDepth<T>;
     for (int64_t w = 0; w < words; w++) {
       const int64_t behind = key + w * depth - position;
+      const bool edge = isEdge(behind, depth);
       SHUNYA_UNROLL
       for (int v = 0; v < wideVectors; v++) {
         vf probability[depth];
         for (int r = 0; r < depth; r++) {
           const int64_t at = (w * depth + r) * wideCols + v * VL;
           vf p = powerOfTwo<T>(fma(loadLanes<vf>(s.scores + at, Whole{}), scale, -run.largest[v]));
-          if (behind + depth > 1) p = seen(p, behind + r, v, zero());
+          if (edge) p = seen(p, behind + r, v, zero());
           run.sum[v] += p;
           probability[r] = drop ? p * loadLanes<vf>(s.factors + at, Whole{}) : p;
         }

@@ -59,6 +59,9 @@ inline HeadView keyView(const void* base, const AttentionArgs& a, int64_t sample
   return {(const char*)base + first * (int64_t)dtypeBytes(a.dtype), a.kvStride, a.dtype};
 }
 
+// The first key that the query at `position` sees.
+inline int64_t firstSeen(const AttentionArgs& a, int64_t position) { return std::max<int64_t>(0, position + 1 - a.window); }
+
 // All panels of `width` rows of an operand, one after the other.
 template <int width, DType T>
 void packPanels(const MatrixView& v, int64_t rowBegin, int64_t rowEnd, int64_t depth0, int64_t depth, uint32_t* out) {

@@ -1,7 +1,7 @@
 // Causal attention, backward: probabilities are computed again from the log-sum-exp that forward left (Dao et al.,
 // "FlashAttention", 2022). Keys lie across the lanes. For a block of keys the queries after it pass by in chunks:
 //   P = exp(scale Q K' - lse),  dV += P' dO,  dS = P (dO V' - rowsum(out dO)),  dK += scale dS' Q,  dQ += scale dS K.
-// P and dS of one panel of keys are summed over all queries of the chunk with the sums in registers; only dS is turned, for dQ.
+// In a window only those up to the last that sees a key of the block pass by. P and dS of one panel of keys are summed over all queries of the chunk with the sums in registers; only dS is turned, for dQ.
 #include "attention.h"
 #include "declarations.h"
 
@@ -114,12 +114,18 @@ template <DType T> struct Backward {
     packPanels<wideCols, T>(k.byPosition(), key, keyEnd, 0, a.headDim, s.keys);
     packPanels<wideCols, T>(v.byPosition(), key, keyEnd, 0, a.headDim, s.values);
     packPanels<wideRows, T>(k.transposed(), 0, a.headDim, key, keyEnd - key, s.keysTurned);
-    for (int64_t chunk = key / queryChunk * queryChunk; chunk < a.seq; chunk += queryChunk) {
+    const int64_t queryEnd = std::min(a.seq, keyEnd - 1 + a.window);
+    for (int64_t chunk = roundDown(key, queryChunk); chunk < queryEnd; chunk += queryChunk) {
+      const int64_t chunkEnd = std::min(a.seq, chunk + queryChunk);
       for (int64_t panel = 0; key + panel * wideCols < keyEnd; panel++) {
-        const int64_t first = key + panel * wideCols, begin = std::max(chunk, first / wideRows * wideRows);
-        const int64_t end = std::min(a.seq, chunk + queryChunk);
-        clearRows(s, panel, std::min(begin, end) - chunk);
-        if (begin >= end) continue;
+        const int64_t first = key + panel * wideCols, begin = std::max(chunk, roundDown(first, wideRows));
+        const int64_t end = std::min(chunkEnd, roundUp(first + wideCols - 1 + a.window, wideRows));
+        if (begin >= end) {
+          clearRows(s, panel, 0, chunkEnd - chunk);
+          continue;
+        }
+        clearRows(s, panel, 0, begin - chunk);
+        clearRows(s, panel, end - chunk, chunkEnd - chunk);
         for (int64_t query = begin; query < end; query += wideRows) {
           if (a.dropProbability > 0) scoreTile<true>(s, sample, head, query, begin, chunk, first, panel);
           else scoreTile<false>(s, sample, head, query, begin, chunk, first, panel);
@@ -130,9 +136,9 @@ template <DType T> struct Backward {
     }
   }
 
-  // dS is zero for queries before the panel's first key; dQ reads it.
-  void clearRows(const Scratch<T>& s, int64_t panel, int64_t rows) const {
-    for (int64_t row = 0; row < rows; row++)
+  // dS is zero for queries that see no key of the panel; dQ reads it.
+  void clearRows(const Scratch<T>& s, int64_t panel, int64_t rowBegin, int64_t rowEnd) const {
+    for (int64_t row = rowBegin; row < rowEnd; row++)
       memset(s.scoreRows + row * keyBlock + panel * wideCols, 0, wideCols * sizeof(*s.scoreRows));
   }
 
@@ -145,13 +151,13 @@ template <DType T> struct Backward {
     multiplyWide<T>(headWords, s.outGradients + query * headWords, s.values + panel * wideCols * headWords, s.gradientTile, false);
     if (drop)
       for (int y = 0; y < wideRows; y++) dropFactors(a, sample, head, query + y, first, wideCols, s.factors + y * wideCols);
-    const bool diagonal = first + wideCols - 1 > query;
+    const bool edge = first + wideCols - 1 > query || first + a.window < query + wideRows;
     for (int y = 0; y < wideRows; y += depth) {
       const int64_t word = (query + y - begin) / depth * wideCols;
       for (int v = 0; v < wideVectors; v++) {
         vf probability[depth], gradient[depth];
         for (int r = 0; r < depth; r++) {
-          scoreVector<drop>(s, query + y + r, (y + r) * wideCols + v * VL, diagonal, (int32_t)(query + y + r - first) - v * VL,
+          scoreVector<drop>(s, query + y + r, (y + r) * wideCols + v * VL, edge, (int32_t)(query + y + r - first) - v * VL,
                             probability[r], gradient[r]);
           Storage<wordType<T>>* row = s.scoreRows + (query + y + r - chunk) * keyBlock + panel * wideCols;
           store<wordType<T>>(row, v * VL, gradient[r]);
@@ -162,12 +168,13 @@ template <DType T> struct Backward {
     }
   }
 
-  // One query, VL keys of which those up to lane `lastLane` are not after it; `at` is their place in the tiles.
+  // One query, VL keys of which it sees the last `window` up to lane `lastLane`, and all where there is no edge; `at` is their place
+  // in the tiles.
   template <bool drop>
-  inline __attribute__((always_inline)) void scoreVector(const Scratch<T>& s, int64_t query, int64_t at, bool diagonal, int32_t lastLane, vf& probability,
+  inline __attribute__((always_inline)) void scoreVector(const Scratch<T>& s, int64_t query, int64_t at, bool edge, int32_t lastLane, vf& probability,
                                         vf& gradient) const {
     vf p = powerOfTwo<T>(fma(loadLanes<vf>(s.tile + at, Whole{}), broadcast(a.scale * log2e), broadcast(-s.lse[query])));
-    if (diagonal) p = laneNumbers() <= lastLane ? p : zero();
+    if (edge) p = seen(p, lastLane);
     vf dp = loadLanes<vf>(s.gradientTile + at, Whole{});
     probability = p;
     if (drop) {
@@ -176,7 +183,11 @@ template <DType T> struct Backward {
       dp *= factor;
     }
     gradient = p * (dp - broadcast(s.delta[query]));
-    if (diagonal) gradient = laneNumbers() <= lastLane ? gradient : zero();
+    if (edge) gradient = seen(gradient, lastLane);
+  }
+
+  inline __attribute__((always_inline)) vf seen(vf x, int32_t lastLane) const {
+    return (laneNumbers() <= lastLane) & (laneNumbers() > lastLane - (int32_t)a.window) ? x : zero();
   }
 
   void addKeyGradients(const Scratch<T>& s, int64_t begin, int64_t end, float* dk, float* dv) const {
@@ -188,17 +199,19 @@ template <DType T> struct Backward {
     }
   }
 
-  // dQ of the chunk's queries, a panel of them at a time, over the block's keys that come before the panel's end.
+  // dQ of the chunk's queries, a panel of them at a time, over the keys of the block that one of the panel sees.
   void addQueryGradients(const Scratch<T>& s, int64_t chunk, int64_t key, int64_t keyEnd) const {
     const int64_t end = std::min(a.seq, chunk + queryChunk), blockWords = ceilDiv(keyEnd - key, wordDepth<T>);
     const MatrixView rows = {s.scoreRows, keyBlock, 1, wordType<T>};
     for (int64_t query = chunk; query < end; query += wideCols) {
-      const int64_t depth = std::min(keyEnd, query + wideCols) - key;
+      const int64_t firstKey = firstSeen(a, query), first = std::max<int64_t>(0, roundDown(firstKey - key, wideRows));
+      const int64_t depth = std::min(keyEnd, query + wideCols) - key - first;
       if (depth <= 0) continue;
-      packPanel<wideCols, wordType<T>>(rows, query - chunk, end - chunk, 0, depth, s.scoresTurned);
+      packPanel<wideCols, wordType<T>>(rows, query - chunk, end - chunk, first, depth, s.scoresTurned);
       float* dq = s.dq + query / wideCols * headRows * wideCols;
       for (int64_t row = 0; row < a.headDim; row += wideRows)
-        multiplyWide<T>(ceilDiv(depth, wordDepth<T>), s.keysTurned + row * blockWords, s.scoresTurned, dq + row * wideCols, key > 0);
+        multiplyWide<T>(ceilDiv(depth, wordDepth<T>), s.keysTurned + row * blockWords + first / wordDepth<T> * wideRows,
+                        s.scoresTurned, dq + row * wideCols, key > roundDown(firstKey, keyBlock));
     }
   }
 

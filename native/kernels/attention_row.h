@@ -34,32 +34,37 @@ template <DType T> struct RowForward {
   }
 
   void one(int64_t sample, int64_t head, int64_t query) const {
-    const int64_t kvHead = head / (a.heads / a.kvHeads), end = a.keys - a.seq + query + 1;
+    const int64_t kvHead = head / (a.heads / a.kvHeads), position = a.keys - a.seq + query, end = position + 1;
+    // Words hold whole keys from an even one on, so that the first of them may be one that is not seen.
+    const int64_t seen = firstSeen(a, position), first = roundDown(seen, wordDepth<T>);
     const char* keys = keyView(a.k, a, sample, kvHead).data;
     const char* values = keyView(a.v, a, sample, kvHead).data;
     State s;
     const char* q = headAddress(a.q, a, a.qStride, sample, head) + query * a.qStride * (int64_t)sizeof(Storage<T>);
     for (int64_t w = 0; w < headWords; w += VL)
       storeLanes(s.query + w, wordsAlongDepth<T>(q + w * storedPerWordBytes, a.headDim - w * wordDepth<T>), Whole{});
-    for (int64_t key = 0; key < end; key += keyChunk) {
-      const int64_t count = std::min(keyChunk, end - key);
+    for (int64_t key = first, next; key < end; key = next) {
+      next = std::min(roundDown(key, keyChunk) + keyChunk, end);
+      const int64_t count = next - key, hidden = std::max<int64_t>(0, seen - key);
       const float before = s.largest;
-      scoreChunk(s, keys + key * rowBytes, count);
+      scoreChunk(s, keys + key * rowBytes, count, hidden);
       const vf shrink = powerOfTwo<T>(broadcast(before) - broadcast(s.largest));
-      if (key > 0) s.sum *= shrink[0];
-      exponentiate(s, count);
-      mix(s, values + key * rowBytes, count, key > 0 ? &shrink : nullptr);
+      if (key > first) s.sum *= shrink[0];
+      exponentiate(s, count, hidden);
+      mix(s, values + key * rowBytes, count, key > first ? &shrink : nullptr);
     }
     finish(s, sample, head, query);
   }
 
-  void scoreChunk(State& s, const char* keys, int64_t count) const {
+  // Of `hidden` keys (one at most) at the beginning nothing counts.
+  void scoreChunk(State& s, const char* keys, int64_t count, int64_t hidden) const {
     vf largest = broadcast(s.largest);
     for (int64_t key = 0; key < count; key += VL) {
       const int filled = (int)std::min<int64_t>(VL, count - key);
       const vf score = scoresOf(s.query, keys + key * rowBytes, filled);
       storeLanes(s.scores + key, score, Whole{});
-      const vf scaled = score * scale;
+      vf scaled = score * scale;
+      if (key < hidden) scaled[0] = -INFINITY;
       largest = max(largest, filled == VL ? scaled : keepLanes(scaled, -INFINITY, Part{filled}));
     }
     s.largest = maxLanes(largest);
@@ -88,11 +93,12 @@ template <DType T> struct RowForward {
     return sum;
   }
 
-  void exponentiate(State& s, int64_t count) const {
+  void exponentiate(State& s, int64_t count, int64_t hidden) const {
     for (int64_t key = 0; key < count; key += VL) {
       const vf p = powerOfTwo<T>(fma(loadLanes<vf>(s.scores + key, Whole{}), scale, -broadcast(s.largest)));
       storeLanes(s.scores + key, p, Whole{});
     }
+    for (int64_t key = 0; key < hidden; key++) s.scores[key] = 0;
     for (int64_t key = count; key < roundUp(count, wordDepth<T>); key++) s.scores[key] = 0;
     for (int64_t key = 0; key < count; key++) s.sum += s.scores[key];
     for (int64_t w = 0; w < ceilDiv(count, wordDepth<T>); w++) {

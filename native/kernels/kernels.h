@@ -42,12 +42,13 @@ struct MatmulArgs {
 // Causal attention. Row (batch b, position t) of q is q + (b * seq + t) * qStride, head h at + h * headDim; likewise k, v
 // (kvHeads heads; query head h reads kv head h / (heads / kvHeads)), out and the gradients. lse: fp32 [batch, heads, seq].
 // There are `keys` >= seq positions of keys and values, in rows (b * keys + position), and the queries stand at the last seq of
-// them: query t sees keys 0..keys - seq + t. Never stores the seq x keys matrix. All of one dtype. Its bits do not depend on how
-// many queries come together. The backward pass and dropout want keys == seq.
+// them: query t sees the last `window` of keys 0..keys - seq + t (a window of `keys` or more hides none). What no query sees is not
+// computed, and the seq x keys matrix never stored. All of one dtype. Its bits do not depend on how many queries come together. The
+// backward pass and dropout want keys == seq.
 // Dropout acts on the attention probabilities when dropProbability > 0: element index of (b, h, i, j) is
 // ((firstSample + b) * heads + h) * seq * seq + i * seq + j under `dropKey` (see dropoutKeep in philox.h).
 struct AttentionArgs {
-  int64_t batch, seq, keys, heads, kvHeads, headDim; float scale; DType dtype;
+  int64_t batch, seq, keys, window, heads, kvHeads, headDim; float scale; DType dtype;
   const void *q, *k, *v; int64_t qStride, kvStride; void* out; int64_t outStride; float* lse;
   float dropProbability; uint64_t dropKey; int64_t firstSample;
 };

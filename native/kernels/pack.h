@@ -28,6 +28,7 @@ inline int wordDepthOf(DType type) { return hasPairs && type == DType::BF16 ? 2 
 
 inline int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
 inline int64_t roundUp(int64_t x, int64_t multiple) { return ceilDiv(x, multiple) * multiple; }
+inline int64_t roundDown(int64_t x, int64_t multiple) { return x / multiple * multiple; }
 
 inline const char* elementAt(const MatrixView& v, int64_t row, int64_t depth) {
   return (const char*)v.data + (row * v.rowStride + depth * v.depthStride) * (int64_t)dtypeBytes(v.dtype);

@@ -7,6 +7,8 @@
 #include <cstring>
 #include "api_peak.h"
 #include "api_swap.h"
+#include "crc32.h"
+#include "element_digest.h"
 #include "groups.h"
 #include "ops.h"
 #include "queue.h"
@@ -127,6 +129,13 @@ napi_value alignedMemory(napi_env env, CallArgs& a) {
   napi_create_external_arraybuffer(env, memory, bytes, unmap, (void*)bytes, &out);
   return out;
 }
+napi_value elementDigestCall(napi_env env, CallArgs& a) {
+  const auto values = a.typed(0, napi_float32_array, "values");
+  const uint64_t first = (uint64_t)a.number(1, "first", 0, 9007199254740991.0);
+  napi_value out;
+  napi_create_bigint_uint64(env, elementDigest((const uint32_t*)values.data, values.length, first), &out);
+  return out;
+}
 napi_value createSharedMemoryCall(napi_env env, CallArgs& a) { return toNumber(env, createSharedMemory(a.bytes(0, "bytes"))); }
 napi_value openRegionCall(napi_env env, CallArgs& a) { return toNumber(env, openRegion(a.integer(0, "descriptor"), a.bytes(1, "bytes"))); }
 napi_value closeRegionCall(napi_env env, CallArgs& a) {
@@ -153,6 +162,11 @@ napi_value writeRegion(napi_env env, CallArgs& a) {
   return undefined(env);
 }
 
+napi_value crc32Call(napi_env env, CallArgs& a) {
+  const auto bytes = a.typed(0, napi_uint8_array, "bytes");
+  return toNumber(env, crc32((const uint8_t*)bytes.data, bytes.length, (uint32_t)a.number(1, "value", 0, 0xffffffff)));
+}
+
 napi_value createQueue(napi_env env, CallArgs& a) {
   queues.push_back(std::make_shared<Queue>((int)a.number(0, "threads", 1, 1024)));
   return toNumber(env, (double)queues.size() - 1);
@@ -175,7 +189,7 @@ napi_value upload(napi_env env, CallArgs& a) {
   const auto from = a.typed(3, napi_uint8_array, "from");
   void* to = regionRange(a.integer(1, "region"), (double)a.bytes(2, "offset"), from.length, "upload");
   auto held = std::make_shared<std::vector<char>>((const char*)from.data, (const char*)from.data + from.length);
-  return toNumber(env, (double)queue->push({[to, held](OpContext&, void*) { memcpy(to, held->data(), held->size()); }}));
+  return toNumber(env, (double)queue->push({[to, held](OpContext& on, void*) { kernels().copy((int64_t)held->size(), held->data(), to, on.pool); }}));
 }
 
 napi_value scratchBytes(napi_env env, CallArgs& a) {
@@ -282,12 +296,14 @@ napi_value initialise(napi_env env, napi_value exports) {
   add<selectIsa>(env, exports, "selectIsa");
   add<createRegionCall>(env, exports, "createRegion");
   add<alignedMemory>(env, exports, "alignedMemory");
+  add<elementDigestCall>(env, exports, "elementDigest");
   add<createSharedMemoryCall>(env, exports, "createSharedMemory");
   add<openRegionCall>(env, exports, "openRegion");
   add<closeRegionCall>(env, exports, "closeRegion");
   add<lockRegionCall>(env, exports, "lockRegion");
   add<readRegion>(env, exports, "readRegion");
   add<writeRegion>(env, exports, "writeRegion");
+  add<crc32Call>(env, exports, "crc32");
   add<createQueue>(env, exports, "createQueue");
   add<destroyQueue>(env, exports, "destroyQueue");
   add<issue>(env, exports, "issue");

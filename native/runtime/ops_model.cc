@@ -44,7 +44,7 @@ static AttentionSpans readAttention(ArgReader& r, AttentionArgs& f) {
   f.heads = r.size("heads", 1, 1 << 20); f.kvHeads = r.size("kvHeads", 1, 1 << 20); f.headDim = r.size("headDim", 1, 256); f.scale = (float)r.real("scale"); f.dtype = r.dtype("dtype");
   s.q = r.span("q"); s.k = r.span("k"); s.v = r.span("v");
   f.qStride = r.size("qStride"); f.kvStride = r.size("kvStride");
-  s.out = r.span("out"); f.outStride = r.size("outStride"); s.lse = r.span("lse");
+  s.out = r.span("out"); f.outStride = r.size("outStride"); s.lse = r.span("lse"); f.window = r.size("window", 1, 1 << 24);
   f.dropProbability = r.probability("dropProbability"); f.dropKey = (uint64_t)r.size("dropKey"); f.firstSample = r.size("firstSample");
   if (f.heads % f.kvHeads != 0) r.fail("kvHeads", std::to_string(f.kvHeads), "a divisor of heads");
   if (f.qStride < f.heads * f.headDim) r.fail("qStride", std::to_string(f.qStride), "at least heads x headDim");

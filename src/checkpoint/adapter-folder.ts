@@ -3,6 +3,8 @@ import { mkdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { LoraConfig } from "../config/types.ts";
 import { ModelError } from "../errors/errors.ts";
+import { anObject, checkArgument, path as pathKind, required } from "../errors/options.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { isAdapter, targetNames } from "../nn/lora.ts";
 import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
 import { tuned } from "../nn/tuning.ts";
@@ -40,6 +42,8 @@ export interface AdapterFolder extends AsyncDisposable {
 
 /** Opens a folder and checks its settings and every tensor against the model. @throws ModelError */
 export async function openAdapterFolder(folder: string, model: ModelConfig): Promise<AdapterFolder> {
+  checkArgument("openAdapterFolder", "folder", folder, required(pathKind));
+  checkArgument("openAdapterFolder", "model", model, required(anObject));
   const { lora, base } = await readAdapterConfig(folder);
   const shapes = adapterShapes(model, lora, folder);
   const file = await openWeights(folder);
@@ -49,6 +53,7 @@ export async function openAdapterFolder(folder: string, model: ModelConfig): Pro
       has: (name) => places.has(name),
       shape: (name) => shapes.get(name) ?? missing(file.path, name),
       read: (name, first, count) => file.readFloat32(places.get(name) ?? missing(file.path, name), first, count),
+      folderOf: () => undefined,
     };
     return { lora, base, weights, [Symbol.asyncDispose]: () => file.close() };
   } catch (error) {
@@ -64,6 +69,7 @@ export const withAdapter = (own: ModelWeights, adapter: ModelWeights): ModelWeig
     has: (name) => of(name).has(name),
     shape: (name) => of(name).shape(name),
     read: (name, first, count) => of(name).read(name, first, count),
+    folderOf: (name) => of(name).folderOf(name),
   };
 };
 
@@ -83,7 +89,7 @@ export async function writeAdapterFolder<T extends ModelTensor>(
   values: (tensor: T) => AsyncIterable<Float32Array>,
 ): Promise<void> {
   await mkdir(folder, { recursive: true }).catch((error: Error) => {
-    throw new ModelError(`${folder} cannot be made: ${error.message}`, { cause: error });
+    throw new ModelError(`${folder} cannot be made: ${reasonOf(error)}`, { cause: error });
   });
   const { stored } = weightTypes[dtype];
   const named = tensors.map((tensor) => ({ name: prefix + tensor.name, shape: tensor.shape, dtype: stored, tensor }));
@@ -113,14 +119,15 @@ export function adapterShapes(
 async function readAdapterConfig(folder: string): Promise<AdapterConfig> {
   const path = join(folder, adapterConfigName);
   const text = await readFile(path, "utf8").catch(async (error: NodeJS.ErrnoException) => {
-    const found = await stat(folder).catch(() => undefined);
-    const why = !found
-      ? ": no such folder"
-      : !found.isDirectory()
-        ? " is a file"
-        : error.code === "ENOENT"
-          ? ` has no ${adapterConfigName}`
-          : `: ${adapterConfigName} cannot be read (${error.message})`;
+    const found = await stat(folder).catch((error: NodeJS.ErrnoException) => error);
+    const why =
+      found instanceof Error
+        ? `: ${found.code === "ENOENT" ? "no such folder" : reasonOf(found)}`
+        : !found.isDirectory()
+          ? " is a file"
+          : error.code === "ENOENT"
+            ? ` has no ${adapterConfigName}`
+            : `: ${adapterConfigName} cannot be read (${reasonOf(error)})`;
     throw new ModelError(`${folder}${why}; wanted a folder with an adapter, as PEFT and train --output write it`, {
       cause: error,
     });

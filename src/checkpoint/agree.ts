@@ -1,6 +1,7 @@
 /** Work that all ranks do together and that may fail on some of them: all hear of the first failure and throw alike. */
 import type { Exchanger } from "../comm/group.ts";
 import { CheckpointError, ShunyaError } from "../errors/errors.ts";
+import { messageOf } from "../errors/system-error.ts";
 
 /** Longer messages are cut on the other ranks. */
 const longestText = 2000;
@@ -26,7 +27,7 @@ export async function together(
     if (failure) throw asCheckpointError(failure);
     return [numbers];
   }
-  const text = failure ? failure.message.slice(0, longestText) : "";
+  const text = failure ? messageOf(failure).slice(0, longestText) : "";
   const all = await group.exchange(Float64Array.of(text.length, ...codesOf(text), ...numbers), words);
   const failed = all.findIndex((values) => values[0] !== 0);
   if (failed === -1) return all.map((values) => [...values.subarray(1)]);
@@ -41,5 +42,5 @@ const textOf = (values: Float64Array): string => String.fromCharCode(...values.s
 /** Errors of the disk are the user's to mend; an error of our own stays what it is. */
 function asCheckpointError(error: Error): ShunyaError {
   const isKept = error instanceof ShunyaError && error.code !== "MODEL";
-  return isKept ? error : new CheckpointError(error.message, { cause: error });
+  return isKept ? error : new CheckpointError(messageOf(error), { cause: error });
 }

@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { BlockFile } from "./block-file.ts";
 
 export type Pieces = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
@@ -40,5 +41,5 @@ export async function syncFolder(folder: string): Promise<void> {
 }
 
 function diskError(path: string, error: Error): never {
-  throw new ModelError(`${path} cannot be written: ${error.message}`, { cause: error });
+  throw new ModelError(`${path} cannot be written: ${reasonOf(error)}`, { cause: error });
 }

@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readdir, realpath, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { syncFolder } from "./atomic-file.ts";
 import { stepFolderName, stepOfFolder } from "./training-manifest.ts";
 
@@ -24,7 +25,7 @@ export const partialFolder = (parent: string, step: number, id: number): string 
 export async function publishedSteps(parent: string): Promise<PublishedStep[]> {
   const names = await readdir(parent).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return [];
-    throw new CheckpointError(`${parent} cannot be read: ${error.message}`, { cause: error });
+    throw new CheckpointError(`${parent} cannot be read: ${reasonOf(error)}`, { cause: error });
   });
   const steps = new Map<string, string>(names.filter((n) => stepOfFolder(n) !== undefined).map((n) => [n, n]));
   for (const name of names) {
@@ -40,7 +41,9 @@ export async function publishedSteps(parent: string): Promise<PublishedStep[]> {
 /** Makes `parent` and the hidden folder to write into, and takes away what saves that never ended left behind. */
 export async function beginFolder(parent: string, partial: string): Promise<void> {
   await mkdir(parent, { recursive: true }).catch((error: Error) => {
-    throw new CheckpointError(`the folder of checkpoints ${parent} cannot be made: ${error.message}`, { cause: error });
+    throw new CheckpointError(`the folder of checkpoints ${parent} cannot be made: ${reasonOf(error)}`, {
+      cause: error,
+    });
   });
   for (const name of await readdir(parent)) {
     const [, published, what] = hiddenPattern.exec(name) ?? [];
@@ -50,7 +53,7 @@ export async function beginFolder(parent: string, partial: string): Promise<void
     else await rm(join(parent, name), { recursive: true, force: true });
   }
   await mkdir(partial).catch((error: Error) => {
-    throw new CheckpointError(`a checkpoint cannot be made in ${parent}: ${error.message}`, { cause: error });
+    throw new CheckpointError(`a checkpoint cannot be made in ${parent}: ${reasonOf(error)}`, { cause: error });
   });
 }
 

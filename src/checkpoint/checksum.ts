@@ -1,8 +1,7 @@
 /** CRC-32 (as in gzip and PNG): finds damage by disks and copies, at several GB/s. It is no protection against forgery. */
 import { stat } from "node:fs/promises";
-import { crc32 } from "node:zlib";
 import { ChunkReader } from "./chunk-reader.ts";
-import { crc32Joined, crc32Shift } from "./crc32.ts";
+import { crc32, crc32Joined, crc32Shift } from "./crc32.ts";
 
 const hexOf = (value: number): string => value.toString(16).padStart(8, "0");
 

@@ -2,6 +2,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { deepspeedGlobals } from "./deepspeed-values.ts";
 import { shownName } from "./pickle-bytes.ts";
 import { openTorchArchive, type TorchArchive } from "./torch-archive.ts";
@@ -87,7 +88,7 @@ async function stepFolder(path: string): Promise<string> {
 
 async function namesIn(folder: string): Promise<string[]> {
   return readdir(folder).catch((error: NodeJS.ErrnoException) => {
-    throw new CheckpointError(`${folder}: ${error.code === "ENOENT" ? "no such folder" : error.message}`, {
+    throw new CheckpointError(`${folder}: ${reasonOf(error)}`, {
       cause: error,
     });
   });

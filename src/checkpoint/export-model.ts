@@ -1,6 +1,7 @@
 /** From weights, a training checkpoint's or merged ones, to a model folder. */
 import { readdir } from "node:fs/promises";
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { pieceElements } from "../zero/state.ts";
@@ -48,7 +49,7 @@ export async function* valuesIn(source: ExportSource, { name, shape }: ModelTens
 export async function refuseModel(folder: string): Promise<void> {
   const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return [];
-    throw new ModelError(`${folder} cannot be used: ${error.message}`, { cause: error });
+    throw new ModelError(`${folder} cannot be used: ${reasonOf(error)}`, { cause: error });
   });
   const model = names.find((name) => name === "config.json" || /\.(safetensors|bin|index\.json)$/.test(name));
   if (model !== undefined)

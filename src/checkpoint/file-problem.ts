@@ -2,6 +2,7 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { blocksHex, type Checksum, checksumOf } from "./checksum.ts";
 import { openSafetensors } from "./safetensors.ts";
 import { manifestName, parseEntryName, type SavedFile } from "./training-manifest.ts";
@@ -11,7 +12,7 @@ export async function fileProblem(folder: string, file: SavedFile): Promise<stri
   const path = join(folder, file.name);
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => error);
   if (found instanceof Error)
-    return `${path} ${(found as NodeJS.ErrnoException).code === "ENOENT" ? `is missing, though ${manifestName} names it` : found.message}`;
+    return `${path} ${(found as NodeJS.ErrnoException).code === "ENOENT" ? `is missing, though ${manifestName} names it` : reasonOf(found)}`;
   if (found.size !== file.bytes)
     return `${path} has ${found.size} bytes; wanted ${file.bytes}, as ${manifestName} says`;
   try {
@@ -20,7 +21,7 @@ export async function fileProblem(folder: string, file: SavedFile): Promise<stri
     const places = file.blockBytes === undefined ? "" : await describeDamage(path, file, sum);
     return `${path} has checksum ${sum.hex}; wanted ${file.crc32}, as ${manifestName} says: it is damaged, or not of this checkpoint${places}`;
   } catch (error) {
-    return `${path} cannot be read: ${(error as Error).message}`;
+    return `${path} cannot be read: ${reasonOf(error)}`;
   }
 }
 

@@ -8,6 +8,7 @@ import type { ModelDescription } from "../nn/describe.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { ResumePoint } from "../zero/state.ts";
 import { together } from "./agree.ts";
+import { checkDigests } from "./base-weights.ts";
 import { publishedSteps } from "./checkpoint-folders.ts";
 import { openTraining, type TrainingCheckpoint } from "./open-training.ts";
 import { type Manifest, manifestName } from "./training-manifest.ts";
@@ -54,16 +55,20 @@ export async function checkpointsIn(path: string): Promise<string[]> {
   );
 }
 
-/** What an engine goes on from. Damage that is found while its memory is filled is an error on every rank. */
-export const resumePointOf = ({ folder, manifest, states }: TrainingCheckpoint): ResumePoint => ({
-  progress: manifest.progress,
-  states,
+/**
+ * What an engine goes on from. Damage that is found while its memory is filled is an error on every rank, and so is another base.
+ * @param checkpoint of `withBase`
+ */
+export const resumePointOf = (checkpoint: TrainingCheckpoint): ResumePoint => ({
+  progress: checkpoint.manifest.progress,
+  states: checkpoint.states,
   filled: async (group, fill) => {
-    await together(group, `the states of checkpoint ${folder}`, async () => {
+    await together(group, `the states of checkpoint ${checkpoint.folder}`, async () => {
       await fill();
       return [];
     });
   },
+  checkBase: (digests) => checkDigests(checkpoint, digests),
 });
 
 async function openVerified(

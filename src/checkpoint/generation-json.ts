@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { describeJson } from "./describe.ts";
 import { ConfigReader, type JsonRecord, parseConfigRecord } from "./json-config.ts";
 
@@ -52,7 +53,7 @@ export async function readGenerationConfig(folder: string): Promise<string | und
   const path = join(folder, generationConfigName);
   return readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
-    throw new ModelError(`${path} cannot be read: ${error.message}`, { cause: error });
+    throw new ModelError(`${path} cannot be read: ${reasonOf(error, path)}`, { cause: error });
   });
 }
 

@@ -1,8 +1,10 @@
 /** A model folder as Hugging Face lays it out: config.json, and weights in one safetensors file or in shards with an index. */
 
 import { readFile, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { ModelError } from "../errors/errors.ts";
+import { checkArgument, path as pathKind, required } from "../errors/options.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { architectureOf, type ModelConfig } from "../nn/models/models.ts";
 import { parseModelConfig, type TensorNames, tensorNamesOf } from "./architectures.ts";
 import { openSafetensors } from "./safetensors.ts";
@@ -24,6 +26,8 @@ export interface ModelWeights {
   shape(name: string): readonly number[];
   /** Elements [firstElement, firstElement + count), row-major, as fp32. */
   read(name: string, firstElement: number, count: number): Promise<Float32Array>;
+  /** The folder itself, as an absolute path; undefined for a tensor that is not in a model's folder. */
+  folderOf(name: string): string | undefined;
 }
 
 export interface ModelFolder extends AsyncDisposable {
@@ -43,8 +47,9 @@ const weightKinds: readonly WeightKind[] = [
   { ...torchNames, open: openTorchWeights },
 ];
 
-/** Opens a folder and checks its configuration and every tensor's presence and shape. Throws ModelError. */
+/** Opens a folder and checks its configuration and every tensor's presence and shape. @throws ModelError, UsageError */
 export async function openModelFolder(folder: string): Promise<ModelFolder> {
+  checkArgument("openModelFolder", "folder", folder, required(pathKind));
   const config = parseModelConfig(await readConfig(folder), join(folder, configName));
   const files = await openWeightFiles(folder);
   try {
@@ -60,13 +65,16 @@ export async function openModelFolder(folder: string): Promise<ModelFolder> {
 }
 
 async function readConfig(folder: string): Promise<string> {
-  const found = await stat(folder).catch(() => undefined);
-  if (found === undefined)
-    throw new ModelError(`${folder}: no such folder; check --model (models on Hugging Face are named owner/name)`);
+  const found = await stat(folder).catch((error: NodeJS.ErrnoException) => error);
+  if (found instanceof Error)
+    throw new ModelError(
+      `${folder}: ${found.code === "ENOENT" ? "no such folder" : reasonOf(found)}; check --model (models on Hugging Face are named owner/name)`,
+    );
   if (!found.isDirectory()) throw new ModelError(`${folder} is a file; wanted a model folder with ${configName}`);
   return readFile(join(folder, configName), "utf8").catch((error: NodeJS.ErrnoException) => {
-    const why = error.code === "ENOENT" ? `has no ${configName}` : `: ${configName} cannot be read (${error.message})`;
-    throw new ModelError(`${folder} ${why}; wanted a Hugging Face model folder`, { cause: error });
+    const why =
+      error.code === "ENOENT" ? ` has no ${configName}` : `: ${configName} cannot be read: ${reasonOf(error)}`;
+    throw new ModelError(`${folder}${why}; wanted a Hugging Face model folder`, { cause: error });
   });
 }
 
@@ -86,7 +94,10 @@ async function openWeightFiles(folder: string): Promise<WeightFile[]> {
 
 async function openShards(folder: string, { index, extension, open }: WeightKind): Promise<WeightFile[]> {
   const path = join(folder, index);
-  const shardOf = parseIndex(path, await readFile(path, "utf8"), extension);
+  const text = await readFile(path, "utf8").catch((error: Error) => {
+    throw new ModelError(`${path} cannot be read: ${reasonOf(error)}`, { cause: error });
+  });
+  const shardOf = parseIndex(path, text, extension);
   const files = new Map<string, WeightFile>();
   try {
     for (const [name, shard] of shardOf) {
@@ -146,6 +157,10 @@ class FolderWeights implements ModelWeights {
     const place = this.#places.get(this.#names.canonical(name));
     if (place === undefined) throw new ModelError(`${this.#folder}: ${this.#architecture} has no tensor ${name}`);
     return place.file.readFloat32(place.stored, firstElement, count);
+  }
+
+  folderOf(name: string): string | undefined {
+    return this.has(name) ? resolve(this.#folder) : undefined;
   }
 
   #add(file: WeightFile, stored: string): void {

@@ -1,6 +1,7 @@
 /** Reading the keys of a config.json, with every problem of it told at once. */
 
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { describeJson } from "./describe.ts";
 
 /** Far more blocks than any model has: each becomes an object here before a tensor is looked for. */
@@ -14,7 +15,7 @@ export function parseConfigRecord(text: string, path: string, what = "a JSON obj
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ModelError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
+    throw new ModelError(`${path} is not JSON: ${reasonOf(error)}`, { cause: error });
   }
   if (isRecord(value)) return value;
   throw new ModelError(`${path}: found ${describeJson(value)}; wanted ${what}`);

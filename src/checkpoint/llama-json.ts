@@ -90,7 +90,7 @@ export function parseLlamaConfig(text: string, path: string): LlamaConfig {
   if ((record.head_dim ?? family.headWidth ?? null) === null)
     read.check("hidden_size", hidden % heads === 0, `a multiple of num_attention_heads (${heads})`);
   const positions = read.count("max_position_embeddings", family.positions);
-  const rope = readRope(read, positions);
+  const rope = readRope(read, { positions, headWidth });
   const config: LlamaConfig = {
     architecture,
     vocabularySize: read.count("vocab_size"),
@@ -129,11 +129,15 @@ function readSpecialTokens(record: JsonRecord): LlamaConfig["specialTokens"] {
 /** Which layers see a window only. Any order of kinds of layers but "from one layer on" is refused. */
 function readWindow(read: ConfigReader, { window }: Family, layers: number): SlidingWindow | undefined {
   const { record } = read;
-  const isOn =
-    window === "always" ? record.sliding_window !== null : window === "asked" && read.flag("use_sliding_window", false);
+  const isAsked = window === "always" || (window === "asked" && read.flag("use_sliding_window", false));
+  const isOn = isAsked && record.sliding_window !== null;
   const kinds = record.layer_types ?? undefined;
-  let fromLayer = window === "always" ? 0 : isOn ? read.number("max_window_layers", 28, 2 ** 31) : layers;
-  if (kinds !== undefined && window !== "never") {
+  let fromLayer = !isOn ? layers : window === "always" ? 0 : read.number("max_window_layers", 28, 2 ** 31);
+  if (kinds !== undefined && window === "always") {
+    const kind = isOn ? "sliding_attention" : "full_attention";
+    const isAlike = Array.isArray(kinds) && kinds.every((other) => other === kind);
+    read.check("layer_types", isAlike, `"${kind}" alone: sliding_window is that of every layer of a Mistral`);
+  } else if (kinds !== undefined && window === "asked") {
     const isKnown = (kind: unknown): boolean => kind === "full_attention" || kind === "sliding_attention";
     const first = Array.isArray(kinds) ? kinds.indexOf("sliding_attention") : -1;
     fromLayer = first === -1 ? layers : first;

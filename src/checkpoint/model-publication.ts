@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { syncFolder } from "./atomic-file.ts";
 import { configName, safetensorsNames } from "./weight-names.ts";
 
@@ -31,7 +32,7 @@ export class ModelPublication implements AsyncDisposable {
         if (partialPattern.test(name)) await rm(join(target, name), { recursive: true, force: true });
       await mkdir(publication.folder);
     } catch (error) {
-      throw new ModelError(`${target} cannot be made a model folder: ${(error as Error).message}`, { cause: error });
+      throw new ModelError(`${target} cannot be made a model folder: ${reasonOf(error)}`, { cause: error });
     }
     return publication;
   }
@@ -54,7 +55,7 @@ export class ModelPublication implements AsyncDisposable {
       for (const name of [...weights, configName]) await rename(join(this.folder, name), join(this.#target, name));
       await syncFolder(this.#target);
     } catch (error) {
-      throw new ModelError(`the model in ${this.#target} cannot be replaced: ${(error as Error).message}`, {
+      throw new ModelError(`the model in ${this.#target} cannot be replaced: ${reasonOf(error)}`, {
         cause: error,
       });
     }

@@ -6,6 +6,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { StateKind, StateSource } from "../zero/state.ts";
 import { ChunkReader } from "./chunk-reader.ts";
@@ -55,7 +56,7 @@ export async function readManifest(folder: string): Promise<Manifest> {
   const path = join(folder, manifestName);
   const text = await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
     const missing = error.code === "ENOENT" || error.code === "ENOTDIR";
-    const why = missing ? `has no ${manifestName}; wanted a checkpoint folder` : `cannot be read: ${error.message}`;
+    const why = missing ? `has no ${manifestName}; wanted a checkpoint folder` : `cannot be read: ${reasonOf(error)}`;
     throw new CheckpointError(`${folder} ${why}`, { cause: error });
   });
   return parseManifest(text, path);

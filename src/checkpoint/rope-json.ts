@@ -4,11 +4,7 @@ import type { LlamaConfig, RopeScaling } from "../nn/models/llama-config.ts";
 import { ConfigReader, isRecord, type JsonRecord } from "./json-config.ts";
 
 const usualTheta = 10000;
-
-/** Published rules whose angles depend on the length of a text below the model's positions too. */
-const refused: Readonly<Record<string, string>> = {
-  longrope: "a rule of Phi-3's that this version does not have",
-};
+const originalKey = "original_max_position_embeddings";
 
 /** Keys that a rule takes; another one in its section would change what it means. */
 const knownKeys: Readonly<Record<RopeScaling["type"] | "default", readonly string[]>> = {
@@ -26,10 +22,13 @@ const knownKeys: Readonly<Record<RopeScaling["type"] | "default", readonly strin
     "mscale_all_dim",
     "truncate",
   ],
+  longrope: ["factor", "original_max_position_embeddings", "short_factor", "long_factor", "attention_factor"],
 };
 
+type Sizes = Pick<LlamaConfig, "positions" | "headWidth">;
+
 /** @param read of the whole file, which takes the problems as well */
-export function readRope(read: ConfigReader, positions: number): Pick<LlamaConfig, "ropeTheta" | "ropeScaling"> {
+export function readRope(read: ConfigReader, sizes: Sizes): Pick<LlamaConfig, "ropeTheta" | "ropeScaling"> {
   const { record } = read;
   const name = record.rope_parameters === undefined ? "rope_scaling" : "rope_parameters";
   const section = record[name] ?? {};
@@ -37,27 +36,27 @@ export function readRope(read: ConfigReader, positions: number): Pick<LlamaConfi
   const inner = new ConfigReader(isRecord(section) ? section : {}, `${name}.`);
   const theta = inner.record.rope_theta === undefined ? read : inner;
   const ropeTheta = theta.number("rope_theta", usualTheta, Number.MAX_VALUE, 1);
-  const ropeScaling = readScaling(inner, positions);
+  // Phi-3's files have it beside the section, and there it is the one that counts.
+  const original = (record.original_max_position_embeddings ?? null) === null ? inner : read;
+  const ropeScaling = readScaling(inner, sizes, (leftOut) => original.count(originalKey, leftOut));
   read.problems.push(...inner.problems);
   return { ropeTheta, ropeScaling };
 }
 
-function readScaling(read: ConfigReader, positions: number): RopeScaling | undefined {
+function readScaling(
+  read: ConfigReader,
+  sizes: Sizes,
+  originalPositions: (leftOut?: number) => number,
+): RopeScaling | undefined {
   const { record } = read;
   const key = record.rope_type === undefined && record.type !== undefined ? "type" : "rope_type";
   const type = record[key] ?? "default";
   if (typeof type !== "string" || !Object.hasOwn(knownKeys, type)) {
-    const wanted = Object.keys(knownKeys).join(", ");
-    read.check(
-      key,
-      false,
-      `one of ${wanted}${Object.hasOwn(refused, String(type)) ? ` (${refused[String(type)]})` : ""}`,
-    );
+    read.check(key, false, `one of ${Object.keys(knownKeys).join(", ")}`);
     return undefined;
   }
   checkKeys(read, knownKeys[type as keyof typeof knownKeys]);
   const factor = () => read.number("factor", undefined, 1e6, 1);
-  const originalPositions = (leftOut?: number) => read.count("original_max_position_embeddings", leftOut);
   if (type === "linear" || type === "dynamic") return { type, factor: factor() };
   if (type === "llama3") {
     const scaling = {
@@ -71,7 +70,8 @@ function readScaling(read: ConfigReader, positions: number): RopeScaling | undef
     read.check("high_freq_factor", isWider, `more than low_freq_factor (${scaling.lowFrequencyFactor})`);
     return scaling;
   }
-  return type === "yarn" ? readYarn(read, factor(), originalPositions(positions)) : undefined;
+  if (type === "longrope") return readLongRope(read, sizes, originalPositions(sizes.positions));
+  return type === "yarn" ? readYarn(read, factor(), originalPositions(sizes.positions)) : undefined;
 }
 
 function checkKeys(read: ConfigReader, known: readonly string[]): void {
@@ -79,6 +79,28 @@ function checkKeys(read: ConfigReader, known: readonly string[]): void {
   for (const key of Object.keys(read.record))
     read.check(key, all.includes(key), `nothing: this rule has only ${known.join(", ") || "no settings"}`);
   read.only("partial_rotary_factor", 1);
+}
+
+/** LongRoPE (Ding et al., 2024), as Phi-3 has it. */
+function readLongRope(read: ConfigReader, { positions, headWidth }: Sizes, originalPositions: number): RopeScaling {
+  read.check(originalKey, originalPositions > 1, "more than 1");
+  const factor = read.number("factor", positions / originalPositions, 1e6);
+  const usual = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalPositions));
+  const factors = (key: string): readonly number[] => {
+    const given = read.record[key];
+    const fits =
+      Array.isArray(given) && given.length === headWidth / 2 && given.every((by) => Number.isFinite(by) && by > 0);
+    read.check(key, fits, `${headWidth / 2} positive numbers, one for each pair of a head`);
+    return fits ? given : [];
+  };
+  return {
+    type: "longrope",
+    factor,
+    originalPositions,
+    shortFactors: factors("short_factor"),
+    longFactors: factors("long_factor"),
+    attentionFactor: read.number("attention_factor", usual, 1e6),
+  };
 }
 
 function readYarn(read: ConfigReader, factor: number, originalPositions: number): RopeScaling {
@@ -117,6 +139,14 @@ export function renderRopeScaling(scaling: RopeScaling): JsonRecord {
         original_max_position_embeddings: scaling.originalPositions,
         beta_fast: scaling.betaFast,
         beta_slow: scaling.betaSlow,
+        attention_factor: scaling.attentionFactor,
+      };
+    case "longrope":
+      return {
+        ...common,
+        original_max_position_embeddings: scaling.originalPositions,
+        short_factor: scaling.shortFactors,
+        long_factor: scaling.longFactors,
         attention_factor: scaling.attentionFactor,
       };
   }

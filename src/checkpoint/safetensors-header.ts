@@ -4,6 +4,7 @@
  */
 
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { describeJson } from "./describe.ts";
 
 export interface TensorEntry {
@@ -53,7 +54,7 @@ function parseObject(path: string, json: Uint8Array): Record<string, unknown> {
   try {
     value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(json));
   } catch (error) {
-    throw new ModelError(`${path}: the header is not JSON (${(error as Error).message}); wanted a safetensors file`, {
+    throw new ModelError(`${path}: the header is not JSON (${reasonOf(error)}); wanted a safetensors file`, {
       cause: error,
     });
   }

@@ -3,6 +3,7 @@
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { type FloatType, floatBytes, toFloat32 } from "../device/halves.ts";
 import { InternalError, ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { readFully } from "./file-range.ts";
 import { type Header, lengthBytes, maxHeaderBytes, parseHeader, type TensorEntry } from "./safetensors-header.ts";
 
@@ -22,7 +23,7 @@ export interface SafetensorsFile extends AsyncDisposable {
 /** Opens a file and checks its whole header. Throws ModelError that names the file, the tensor, what was found and wanted. */
 export async function openSafetensors(path: string): Promise<SafetensorsFile> {
   const fail = (error: NodeJS.ErrnoException): never => {
-    throw new ModelError(`${path}: ${error.code === "ENOENT" ? "no such file" : error.message}`, { cause: error });
+    throw new ModelError(`${path}: ${reasonOf(error)}`, { cause: error });
   };
   // Before opening: to open a pipe would wait for its writer.
   const found = await stat(path).catch(fail);

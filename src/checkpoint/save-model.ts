@@ -1,12 +1,29 @@
 /** From a running engine to a model folder. */
 import type { LoraConfig } from "../config/types.ts";
+import {
+  anObject,
+  checkArgument,
+  checkOptions,
+  type Kinds,
+  numberThat,
+  oneOf,
+  path,
+  required,
+} from "../errors/options.ts";
 import { isAdapter } from "../nn/lora.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { Engine } from "../zero/engine.ts";
 import { writeAdapterFolder } from "./adapter-folder.ts";
-import { defaultFormat, type ModelFormat, type WeightType } from "./weight-names.ts";
+import { defaultFormat, type ModelFormat, type WeightType, weightTypes } from "./weight-names.ts";
 import { beyondFp16, type ModelTensor, writeModel } from "./write-model.ts";
+
+const dtype = oneOf(Object.keys(weightTypes));
+
+const formatKinds: Kinds<ModelFormat> = {
+  dtype,
+  maxShardBytes: numberThat("a positive number of bytes", (bytes) => bytes > 0),
+};
 
 /**
  * Writes config.json and the master weights in Hugging Face's layout: in fp32, or rounded to a 16-bit type. Every rank calls it, since
@@ -19,6 +36,8 @@ export async function saveModel<B extends object>(
   folder: string,
   format: Partial<ModelFormat> = {},
 ): Promise<void> {
+  checkArgument("saveModel", "folder", folder, required(path));
+  checkOptions<Partial<ModelFormat>>("saveModel", format, formatKinds);
   await writeOnFirst(
     engine,
     () => true,
@@ -35,15 +54,24 @@ export interface AdapterOfEngine {
   readonly base: string | null;
 }
 
+const adapterKinds: Kinds<AdapterOfEngine> = {
+  config: required(anObject),
+  lora: required(anObject),
+  base: required({ wanted: "a model's name or null", holds: (value) => value === null || typeof value === "string" }),
+};
+
 /** The same of LoRA's adapters alone, in PEFT's layout. @throws ModelError on rank 0 where the folder cannot be written */
 export async function saveAdapter<B extends object>(
   engine: Engine<B>,
   adapter: AdapterOfEngine,
   folder: string,
-  dtype: WeightType = defaultFormat.dtype,
+  format: WeightType = defaultFormat.dtype,
 ): Promise<void> {
+  checkOptions("saveAdapter", adapter, adapterKinds);
+  checkArgument("saveAdapter", "folder", folder, required(path));
+  checkArgument("saveAdapter", "dtype", format, dtype);
   await writeOnFirst(engine, isAdapter, (tensors, values) =>
-    writeAdapterFolder(folder, { ...adapter, dtype }, tensors, values),
+    writeAdapterFolder(folder, { ...adapter, dtype: format }, tensors, values),
   );
 }
 

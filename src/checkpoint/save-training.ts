@@ -5,7 +5,8 @@
 import { randomBytes } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { CheckpointError, UsageError } from "../errors/errors.ts";
+import { CheckpointError } from "../errors/errors.ts";
+import { anObject, checkArgument, checkOptions, type Kinds, path, required, wholeNumber } from "../errors/options.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { Engine } from "../zero/engine.ts";
@@ -43,7 +44,12 @@ export interface SavedCheckpoint {
   /** Of all ranks' files. */
   readonly bytes: number;
   readonly seconds: number;
+  /** The folder that its frozen parameters stay in; left out: it holds everything. */
+  readonly base?: string;
 }
+
+/** The one that is saved stays. */
+const kinds: Kinds<SaveOptions> = { run: anObject, keep: wholeNumber(1), alsoKept: path };
 
 /**
  * Every rank calls it, between steps, with the same folder: the checkpoint of step 40 is `<folder>/step-00000040`, and a
@@ -60,18 +66,17 @@ export async function saveCheckpoint<B extends object>(
   folder: string,
   options: SaveOptions = {},
 ): Promise<SavedCheckpoint> {
-  if (options.keep !== undefined && !(Number.isSafeInteger(options.keep) && options.keep >= 1))
-    throw new UsageError(
-      `keep: found ${options.keep}; wanted a whole number of at least 1: the one that is saved stays`,
-    );
+  checkArgument("saveCheckpoint", "folder", folder, required(path));
+  checkOptions("saveCheckpoint", options, kinds);
   const started = performance.now();
-  const { plan, progress, seed, group } = engine;
-  const save = new Save({ plan, progress, seed, group }, folder, options);
+  const { plan, progress, seed, group, base } = engine;
+  const save = new Save({ plan, progress, seed, group, base }, folder, options);
   const step = progress.attempted;
   try {
     const bytes = await engine.saveStates((reader) => save.run(reader));
     const seconds = (performance.now() - started) / 1000;
-    return { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
+    const saved = { folder: join(folder, stepFolderName(step)), step, bytes, seconds };
+    return base ? { ...saved, base: base.folder } : saved;
   } catch (error) {
     if (!(error instanceof CheckpointError)) throw error;
     const why = `the checkpoint of step ${step} could not be saved, and those before it are as they were: ${error.message}`;
@@ -80,7 +85,7 @@ export async function saveCheckpoint<B extends object>(
 }
 
 /** What is saved beside states, as it was when the save was asked for. */
-type SavedEngine = Pick<Engine<object>, "plan" | "progress" | "seed" | "group">;
+type SavedEngine = Pick<Engine<object>, "plan" | "progress" | "seed" | "group" | "base">;
 
 class Save {
   readonly #engine: SavedEngine;
@@ -161,7 +166,7 @@ async function* bytesOf(
 }
 
 function manifestOf(
-  { plan, progress, seed }: SavedEngine,
+  { plan, progress, seed, base }: SavedEngine,
   written: readonly (readonly number[])[],
   run: JsonObject,
 ): Manifest {
@@ -176,12 +181,13 @@ function manifestOf(
     nextSample: progress.attempted * plan.config.trainBatch,
     config: plainConfig(plan.config),
     run,
+    ...(base && { base: { folder: base.folder } }),
     kinds: [
       "master",
       ...createOptimizer(plan.config.optimizer).states,
       ...(plan.config.delayedUpdateFrom === undefined ? [] : (["visible"] as const)),
     ],
-    tensors: tensorsOf(plan),
+    tensors: tensorsOf(plan, base),
     files: written.map(([bytes, crc32, blockBytes, ...blocks], rank) =>
       savedFile(rankFileName(rank, plan.worldSize), {
         bytes: bytes!,
@@ -193,10 +199,14 @@ function manifestOf(
   };
 }
 
-function tensorsOf(plan: Plan): Record<string, SavedTensor> {
+function tensorsOf(plan: Plan, base: SavedEngine["base"]): Record<string, SavedTensor> {
   const { dtype } = plan.residences.parameters;
   const flats = plan.units.flatMap((unit) => unit.flats);
-  return Object.fromEntries(
-    flats.flatMap(({ pieces, trainable }) => pieces.map(({ name, shape }) => [name, { shape, dtype, trainable }])),
+  const tensors = flats.flatMap(({ pieces, trainable }) =>
+    pieces.map(({ name, shape }): [string, SavedTensor] => {
+      const baseDigest = base?.digests.get(name);
+      return [name, { shape, dtype, trainable, ...(baseDigest !== undefined && { baseDigest }) }];
+    }),
   );
+  return Object.fromEntries(tensors);
 }

@@ -5,7 +5,9 @@ import type { LoraConfig } from "../config/types.ts";
 import { CheckpointError, UsageError } from "../errors/errors.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { adapterShapes } from "./adapter-folder.ts";
+import { together } from "./agree.ts";
 import { tensorNamesOf } from "./architectures.ts";
+import { checkBase, withBase } from "./base-weights.ts";
 import { publishedSteps } from "./checkpoint-folders.ts";
 import { weightsIn } from "./export-model.ts";
 import { type FindOptions, findTraining } from "./find-training.ts";
@@ -34,12 +36,19 @@ export async function holdsCheckpoint(path: string): Promise<boolean> {
 }
 
 /**
- * Opens a checkpoint as `findTraining` does, for the weights alone.
+ * Opens a checkpoint as `findTraining` does, for the weights alone. Of a base that it names each rank reads a part, to compare it.
  * @throws CheckpointError; UsageError where it does not say of what model it is
  */
 export async function openSavedModel(path: string, options: FindOptions): Promise<SavedModel> {
-  const checkpoint = await findTraining(path, options);
+  const found = await findTraining(path, options);
+  let checkpoint = found;
   try {
+    const { group } = options;
+    await together(group, `the base of checkpoint ${found.folder}`, async () => {
+      checkpoint = await withBase(found, undefined);
+      await checkBase(checkpoint, group?.rank, group?.worldSize);
+      return [];
+    });
     const { folder, manifest } = checkpoint;
     const config = modelOf(
       folder,
@@ -54,7 +63,8 @@ export async function openSavedModel(path: string, options: FindOptions): Promis
       if (!found) throw new CheckpointError(`${folder} has no tensor ${name}`);
       return found;
     };
-    const weights: ModelWeights = { has: (name) => tensors.has(name), shape, read };
+    const folderOf = (name: string) => checkpoint.states.folderOf?.(name);
+    const weights: ModelWeights = { has: (name) => tensors.has(name), shape, read, folderOf };
     const close = () => checkpoint[Symbol.asyncDispose]();
     return { folder, manifest, config, lora, weights, [Symbol.asyncDispose]: close };
   } catch (error) {

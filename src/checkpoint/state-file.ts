@@ -1,10 +1,11 @@
 /** A rank's file of a checkpoint, whose bytes are compared with the checksums of their blocks whenever they are read. */
 import { join } from "node:path";
-import { crc32 } from "node:zlib";
 import { diskAlignmentBytes } from "../device/swap.ts";
 import { CheckpointError, InternalError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { blocksHex } from "./checksum.ts";
 import { type ChunkFile, type ChunkReader, usualChunkBytes } from "./chunk-reader.ts";
+import { crc32 } from "./crc32.ts";
 import { fileProblem } from "./file-problem.ts";
 import { openSafetensors } from "./safetensors.ts";
 import type { TensorEntry } from "./safetensors-header.ts";
@@ -66,7 +67,7 @@ export class StateFile {
       await this.#reader.read(this.#file, first, end, take);
     } catch (error) {
       const problem = await fileProblem(this.#folder, this.#saved);
-      throw new CheckpointError(problem ?? `${this.path} cannot be read: ${(error as Error).message}`, {
+      throw new CheckpointError(problem ?? `${this.path} cannot be read: ${reasonOf(error)}`, {
         cause: error,
       });
     }

@@ -3,10 +3,11 @@
  * pickle is read as data (pickle.ts); elements of tensors are read from the file by range, and never all at once.
  */
 import { type FileHandle, open, stat } from "node:fs/promises";
-import { crc32 } from "node:zlib";
 import yauzl, { type Entry, type ZipFile } from "yauzl";
 import { type FloatType, floatBytes, toFloat32 } from "../device/halves.ts";
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
+import { crc32 } from "./crc32.ts";
 import { readFully } from "./file-range.ts";
 import { readPickle } from "./pickle.ts";
 import { shownName } from "./pickle-bytes.ts";
@@ -39,7 +40,7 @@ export async function openTorchArchive(
   globals: ReadonlyMap<string, Constructor | PickleConstant> = new Map(),
 ): Promise<TorchArchive> {
   const fail = (error: NodeJS.ErrnoException): never => {
-    throw new ModelError(`${path}: ${error.code === "ENOENT" ? "no such file" : error.message}`, { cause: error });
+    throw new ModelError(`${path}: ${reasonOf(error)}`, { cause: error });
   };
   // Before opening: to open a pipe would wait for its writer.
   const found = await stat(path).catch(fail);
@@ -208,7 +209,7 @@ async function readEntries(path: string, handle: FileHandle, fileBytes: number):
   } catch (error) {
     if (error instanceof ModelError) throw error;
     throw new ModelError(
-      `${path} cannot be read as a zip archive (${(error as Error).message}); wanted a file of PyTorch's torch.save: it is damaged or not complete, fetch it again`,
+      `${path} cannot be read as a zip archive (${reasonOf(error)}); wanted a file of PyTorch's torch.save: it is damaged or not complete, fetch it again`,
       { cause: error },
     );
   }

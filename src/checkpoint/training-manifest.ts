@@ -4,6 +4,7 @@
  */
 import type { DType } from "../device/dtype.ts";
 import { CheckpointError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { EngineProgress } from "../zero/progress.ts";
 import { type StateKind, stateKinds } from "../zero/state.ts";
 import { Checksum } from "./checksum.ts";
@@ -11,7 +12,9 @@ import { describeJson } from "./describe.ts";
 
 export const manifestName = "checkpoint.json";
 export const formatName = "shunya-checkpoint";
-export const formatVersion = 1;
+export const formatVersion = 2;
+/** Version 1 has no base: all tensors are in the files. */
+const readVersions: readonly unknown[] = [1, formatVersion];
 
 /** Plain data that JSON keeps as it is. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -23,6 +26,8 @@ export interface SavedTensor {
   /** Element type of the parameters in training; the files hold fp32. */
   readonly dtype: DType;
   readonly trainable: boolean;
+  /** Of a frozen tensor that is not in the files, since it stays in the base: the digest of its fp32 values there; 16 hexadecimal digits. */
+  readonly baseDigest?: string;
 }
 
 export interface SavedFile {
@@ -50,16 +55,20 @@ export interface Manifest {
   readonly config: JsonObject;
   /** What else the run was made of (model, data), as whoever saved it told. */
   readonly run: JsonObject;
-  /** Kinds of state that trainable tensors have; frozen ones have `master` alone. */
+  /** The model folder (an absolute path) that tensors with a `baseDigest` are read from. Left out: all are in the files. */
+  readonly base?: { readonly folder: string };
+  /** Kinds of state that trainable tensors have; frozen ones have `master` alone, or nothing where they stay in the base. */
   readonly kinds: readonly StateKind[];
   readonly tensors: Readonly<Record<string, SavedTensor>>;
   /** In rank order. */
   readonly files: readonly SavedFile[];
 }
 
-/** The kinds of state that a checkpoint has of a tensor. */
-export const kindsOf = (manifest: Manifest, tensor: SavedTensor): readonly StateKind[] =>
-  tensor.trainable ? manifest.kinds : ["master"];
+/** The kinds of state that a checkpoint's files have of a tensor. */
+export function kindsOf(manifest: Manifest, tensor: SavedTensor): readonly StateKind[] {
+  if (tensor.trainable) return manifest.kinds;
+  return tensor.baseDigest === undefined ? ["master"] : [];
+}
 
 /** `step-00000040`: names in the order of steps. */
 export const stepFolderName = (step: number): string => `step-${String(step).padStart(8, "0")}`;
@@ -120,7 +129,16 @@ const isProgress = record({
     lastOverflow: Number.isSafeInteger,
   }),
 });
-const isTensor = record({ shape: listOf(isCount), dtype: isText, trainable: (v) => typeof v === "boolean" });
+const isTensorRecord = record({
+  shape: listOf(isCount),
+  dtype: isText,
+  trainable: (v) => typeof v === "boolean",
+  baseDigest: (v) => v === undefined || (typeof v === "string" && /^[0-9a-f]{16}$/.test(v)),
+});
+/** What is trained is in the files. */
+const isTensor: Check = (v) =>
+  isTensorRecord(v) && !((v as SavedTensor).trainable && "baseDigest" in (v as SavedTensor));
+const isBase = record({ folder: (v) => typeof v === "string" && v !== "" });
 const isFile = record({
   // A file lies in its folder; anything else could read outside of it.
   name: (v) => typeof v === "string" && /^rank-\d{4,}-of-\d{4,}\.safetensors$/.test(v),
@@ -140,8 +158,12 @@ const fields: Readonly<Record<string, readonly [Check, string]>> = {
   nextSample: [isCount, "a whole number"],
   config: [isObject, "an object"],
   run: [isObject, "an object"],
+  base: [(v) => v === undefined || isBase(v), "a folder"],
   kinds: [listOf((v) => (stateKinds as readonly unknown[]).includes(v)), `a list of ${stateKinds.join(", ")}`],
-  tensors: [(v) => isObject(v) && Object.values(v as object).every(isTensor), "shape, dtype and trainable by tensor"],
+  tensors: [
+    (v) => isObject(v) && Object.values(v as object).every(isTensor),
+    "shape, dtype and trainable by tensor, and baseDigest of some that are frozen",
+  ],
   files: [listOf(isFile), "a list of name, bytes and crc32"],
 };
 
@@ -151,18 +173,23 @@ export function parseManifest(text: string, path: string): Manifest {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new CheckpointError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
+    throw new CheckpointError(`${path} is not JSON: ${reasonOf(error)}`, { cause: error });
   }
   const found = (isObject(value) ? value : {}) as Record<string, unknown>;
   if (found.format !== formatName)
     throw new CheckpointError(`${path}: format: found ${describeJson(found.format)}; wanted "${formatName}"`);
-  if (found.formatVersion !== formatVersion)
+  if (!readVersions.includes(found.formatVersion))
     throw new CheckpointError(
-      `${path}: formatVersion: found ${describeJson(found.formatVersion)}; this version reads ${formatVersion}: use the version of Shunya that wrote it (${describeJson(found.shunyaVersion)})`,
+      `${path}: formatVersion: found ${describeJson(found.formatVersion)}; this version reads ${readVersions.join(" and ")}: use the version of Shunya that wrote it (${describeJson(found.shunyaVersion)})`,
     );
   for (const [key, [fits, wanted]] of Object.entries(fields))
     if (!fits(found[key]))
       throw new CheckpointError(`${path}: ${key}: found ${describeJson(found[key])}; wanted ${wanted}`);
+  const inBase = Object.entries(found.tensors as Manifest["tensors"]).find(
+    ([, tensor]) => tensor.baseDigest !== undefined,
+  );
+  if (inBase && found.base === undefined)
+    throw new CheckpointError(`${path}: base: found nothing; wanted the folder that holds tensor ${inBase[0]}`);
   const { crc32, ...manifest } = found;
   const checksum = contentChecksum(manifest);
   if (crc32 !== checksum)

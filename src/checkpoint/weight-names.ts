@@ -2,6 +2,7 @@
 
 import { basename } from "node:path";
 import { ModelError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { describeJson } from "./describe.ts";
 
 export const configName = "config.json";
@@ -51,7 +52,7 @@ export function parseIndex(path: string, text: string, extension: string): [tens
   try {
     map = (JSON.parse(text) as { weight_map?: unknown } | null)?.weight_map;
   } catch (error) {
-    throw new ModelError(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
+    throw new ModelError(`${path} is not JSON: ${reasonOf(error)}`, { cause: error });
   }
   if (typeof map !== "object" || map === null || Object.keys(map).length === 0)
     throw new ModelError(`${path} has no weight_map; wanted tensor names and their files`);

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { swapGround } from "../device/swap-folder.ts";
 import { measureShares, median, passNames, SwapSpeed, usualRecordBytes } from "../device/swap-speed.ts";
 import { InterruptedError, ShunyaError, UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { type Calibration, coreRates, type DriveRates, isCalibration, type Tally } from "../hardware/calibration.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { launchRanks } from "../launch/launch.ts";
@@ -77,7 +78,7 @@ function checkTarget(file: string): void {
     mkdirSync(dirname(file), { recursive: true });
     accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
   } catch (error) {
-    throw cannotKeep(file, error as Error);
+    throw cannotKeep(file, error);
   }
 }
 
@@ -146,12 +147,12 @@ function keep(calibration: Calibration, file: string): void {
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, `${JSON.stringify(calibration, undefined, 2)}\n`);
   } catch (error) {
-    throw cannotKeep(file, error as Error);
+    throw cannotKeep(file, error);
   }
 }
 
-const cannotKeep = (file: string, { message }: Error): UsageError =>
-  new UsageError(`${file} cannot be written: ${message}; name another with --output FILE`);
+const cannotKeep = (file: string, error: unknown): UsageError =>
+  new UsageError(`${file} cannot be written: ${reasonOf(error, file)}; name another with --output FILE`);
 
 /** Of a core's peak in registers, what products and attention reach in training, and what memory gives a core: usual shares. */
 const usual = { products: 0.85, attention: 0.6, memoryBytesPerSecond: 1e10, collectiveBytesPerSecond: 8e9 };

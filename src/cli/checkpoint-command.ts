@@ -55,7 +55,7 @@ const exportCommand = (): Command =>
     .description("the weights as a model folder in Hugging Face's layout; of LoRA the adapters, in PEFT's")
     .argument("<dir>", "a checkpoint, or a folder of them: then the newest undamaged one")
     .option("--merge", "of LoRA: one model with the adapters in it")
-    .option("--model <name|dir>", "the model, where the checkpoint does not say it")
+    .option("--model <name|dir>", "the model, where the checkpoint does not say it, or where its base is now")
     .action(async (folder: string, flags: ExportFlags) => {
       const { runExport } = await import("./checkpoint-export.ts");
       await runExport({ folder, ...flags }, createLogger());
@@ -73,7 +73,7 @@ const mergeCommand = (): Command =>
     .requiredOption("--adapter <dir>", "its adapters, as PEFT or train --output wrote them")
     .action(async (flags: MergeFlags) => {
       const { runMerge } = await import("./checkpoint-merge.ts");
-      await runMerge(flags);
+      await runMerge(flags, createLogger());
     });
 
 const convertCommand = (): Command =>

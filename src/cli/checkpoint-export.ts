@@ -1,6 +1,7 @@
 /** `shunya checkpoint export`: a checkpoint's weights for others to load. */
 import { existsSync } from "node:fs";
 import { writeAdapterFolder } from "../checkpoint/adapter-folder.ts";
+import { checkBase, openBase, statesWith } from "../checkpoint/base-weights.ts";
 import { type ExportSource, exportModel, refuseModel, valuesIn, weightsIn } from "../checkpoint/export-model.ts";
 import { findTraining } from "../checkpoint/find-training.ts";
 import { mergedModel } from "../checkpoint/merge-adapter.ts";
@@ -23,7 +24,7 @@ export interface ExportRequest {
   readonly maxShardSize?: number;
   /** Of a run with LoRA: one model instead of the adapters. */
   readonly merge?: true;
-  /** Where the checkpoint does not say it. */
+  /** Where the checkpoint does not say it, or its base is elsewhere. */
   readonly model?: string;
 }
 
@@ -32,17 +33,21 @@ export async function runExport(request: ExportRequest, logger: Logger): Promise
   const onDamaged = (text: string): void => logger.warn(`an older checkpoint is taken, since ${text}`);
   await using checkpoint = await findTraining(request.folder, { onDamaged });
   const { folder, manifest } = checkpoint;
-  const model = request.model === undefined ? modelOf(folder, manifest, "give --model") : await configOf(request.model);
+  await using named = request.model === undefined ? undefined : await openModel(request.model);
+  const model = named?.config ?? modelOf(folder, manifest, "give --model");
   const lora = savedLora(manifest);
   checkModel(folder, manifest, model, lora);
-  const saved = weightsIn(checkpoint);
   const companions = { tokenizer: await savedTokenizer(manifest, logger), generation: savedGeneration(manifest) };
   checkCompanionsThere(request.output, companions, false);
   if (lora && !request.merge) {
-    await exportAdapter(request, { config: model, lora, manifest, saved });
+    await exportAdapter(request, { config: model, lora, manifest, saved: weightsIn(checkpoint) });
     await copyCompanions(companions, request.output);
     return;
   }
+  await using base = await openBase(checkpoint, named?.weights);
+  const whole = { folder, manifest, states: statesWith(checkpoint, base) };
+  await checkBase(whole);
+  const saved = weightsIn(whole);
   const source = lora ? mergedModel(model, lora, saved.read) : saved;
   const format = { dtype: request.dtype, maxShardBytes: request.maxShardSize ?? defaultFormat.maxShardBytes };
   const { files, bytes } = await exportModel(source, model, request.output, format);

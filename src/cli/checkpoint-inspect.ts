@@ -1,16 +1,18 @@
 /** `shunya checkpoint inspect`: what a checkpoint is of and what it holds. Its bytes are not compared; `verify` does that. */
+import { baseIn } from "../checkpoint/base-weights.ts";
 import { checkpointsIn } from "../checkpoint/find-training.ts";
 import { openTraining } from "../checkpoint/open-training.ts";
 import { savedModel } from "../checkpoint/saved-model.ts";
 import { kindsOf, type Manifest } from "../checkpoint/training-manifest.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { printable } from "../errors/printable.ts";
-import { architectureOf, longestSequence } from "../nn/models/models.ts";
+import { architectureOf } from "../nn/models/models.ts";
 import { formatBytes, formatCount, formatMany, formatReal } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
 import { wrap } from "../report/wrap.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { StateKind } from "../zero/state.ts";
+import { shownModel } from "./model-flags.ts";
 
 /** @throws CheckpointError */
 export async function runInspect(path: string, isJson: boolean): Promise<void> {
@@ -73,6 +75,7 @@ function renderHead(folder: string, manifest: Manifest, older: number): string {
     line("step", `${steps}${others}; the next sample is number ${formatCount(nextSample)}, seed ${seed}`),
     ...renderModel(manifest),
     ...renderSettings(manifest),
+    ...renderBase(manifest),
     line("written by", `Shunya ${shunyaVersion} on ${formatMany(worldSize, "rank")}`),
     line("files", `${formatMany(files.length, "file")}, ${formatBytes(bytes)}`),
   ].join("\n");
@@ -81,9 +84,17 @@ function renderHead(folder: string, manifest: Manifest, older: number): string {
 function renderModel(manifest: Manifest): string[] {
   const model = savedModel(manifest);
   if (!model) return [];
-  const { layers, hidden, heads, vocabularySize } = model;
-  const sizes = `${architectureOf(model)}: ${layers} layers, width ${hidden}, ${heads} heads, ${vocabularySize} tokens, ${longestSequence(model)} positions`;
+  const { layers, hidden, heads, vocabularySize, positions } = model;
+  const sizes = `${architectureOf(model)}: ${layers} layers, width ${hidden}, ${heads} heads, ${vocabularySize} tokens, ${positions} positions`;
   return [line("model", sizes)];
+}
+
+function renderBase(manifest: Manifest): string[] {
+  const base = baseIn(manifest);
+  if (!base) return [];
+  const elements = [...base.tensors.values()].reduce((sum, { shape }) => sum + elementsOf(shape), 0);
+  const what = `${formatMany(base.tensors.size, "frozen tensor")} (${formatMany(elements, "element")}) stay in it and are not in the files`;
+  return [line("base", `${shownModel(base.folder)}: ${what}`)];
 }
 
 /** A checkpoint that was converted may have no configuration. */
@@ -113,11 +124,11 @@ function renderKinds(manifest: Manifest): string {
 /** Tensors of equal layers are one row: `h.*.ln_1.weight`, and how many there are. */
 function renderTensors({ tensors }: Manifest): string {
   const rows = new Map<string, { cells: readonly [name: string, shape: string, type: string]; count: number }>();
-  for (const [name, { shape, dtype, trainable }] of Object.entries(tensors)) {
+  for (const [name, { shape, dtype, trainable, baseDigest }] of Object.entries(tensors)) {
     const cells = [
       printable(name.replace(/(?<=\.)\d+(?=\.)/g, "*")),
       `[${shape.join(", ")}]`,
-      `${dtype}${trainable ? "" : ", frozen"}`,
+      `${dtype}${trainable ? "" : baseDigest === undefined ? ", frozen" : ", in the base"}`,
     ] as const;
     const key = cells.join(" ");
     rows.set(key, { cells, count: (rows.get(key)?.count ?? 0) + 1 });

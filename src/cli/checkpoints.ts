@@ -1,5 +1,6 @@
 /** `--save-every`, `--keep` and `--resume` of `shunya train`: what is gone on from, what changed, and whether saving mixes two runs. */
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { openBase } from "../checkpoint/base-weights.ts";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
 import { savedGeneration } from "../checkpoint/saved-model.ts";
@@ -24,7 +25,7 @@ export function runOf(
   const weights = prepared.sources.flatMap(({ weight }) => (weight === undefined ? [] : [weight]));
   return {
     model: model.config as unknown as JsonObject,
-    ...(config.lora && { base: baseOf(job) }),
+    ...(config.lora && { base: baseOf(job), adapter: job.adapter === undefined ? null : resolve(job.adapter) }),
     data: {
       ...{ tokens: rows.tokens, windows: sampler.rowCount, seqLength, shuffle: job.shuffle },
       ...(prepared.kind === "instructions" && { kind: prepared.kind }),
@@ -35,6 +36,12 @@ export function runOf(
     // What was chosen for a user who named nothing is needed again when the run goes on.
     chosen: typeof job.config === "object" ? { config: job.config as Json, steps } : null,
   };
+}
+
+/** The folder that checkpoints of a new run leave frozen parameters in; undefined: they hold everything. */
+export function baseFolderOf({ config, model: { config: shape, weights } }: OpenedJob): string | undefined {
+  const parameters = tuned(createModel(shape), config).namedParameters();
+  return parameters.flatMap(([name, { trainable }]) => (trainable ? [] : (weights?.folderOf(name) ?? [])))[0];
 }
 
 /** Where a run goes on from. */
@@ -50,14 +57,17 @@ export class Resumption {
     this.#damaged = damaged;
   }
 
-  /** Reads all of it once, so that damage is known before anything starts. @throws CheckpointError where all are damaged */
+  /**
+   * Where an older one may have to be taken, reads all of it, so that this is known before anything starts. One that is named is checked
+   * by the ranks, as they read it. @throws CheckpointError where all are damaged
+   */
   static async find(path: string, logger: Logger): Promise<Resumption> {
     const damaged = new Set<string>();
     const onDamaged = (text: string, folder: string): void => {
       damaged.add(folder);
       logger.warn(`an older checkpoint is taken, since ${text}`);
     };
-    await using found = await findTraining(path, { onDamaged });
+    await using found = await findTraining(path, { onDamaged, checksAsRead: true });
     return new Resumption(found.folder, found.manifest, damaged);
   }
 
@@ -99,11 +109,29 @@ export class Resumption {
       describeModel(tuned(createModel(model.config), config)).description,
       config,
     );
-    const { chosen: _chosen, generation: _generation, ...run } = runOf(job, opened); // neither acts on training
+    this.#checkAdapter(job, logger);
+    // Neither what was chosen nor generation acts on training. Of another base the values are compared, and of an adapter it was told.
+    const { chosen: _chosen, generation: _generation, base: _base, adapter: _adapter, ...run } = runOf(job, opened);
     const changed = changedSettings(this.#manifest, { seed: job.seed, config, run });
     if (changed.length === 0) return;
     const lines = changed.map((text) => `\n  ${text}`).join("");
     logger.warn(`what follows is not what a run without a stop would give, since settings changed:${lines}`);
+  }
+
+  /** @returns the folder that holds frozen parameters for this checkpoint; undefined where it has them all @throws CheckpointError */
+  async findBase({ model: { weights } }: OpenedJob): Promise<string | undefined> {
+    await using base = await openBase({ folder: this.folder, manifest: this.#manifest }, weights);
+    return base?.folder;
+  }
+
+  /** Adapters come from the checkpoint: those that are named say only how they are made. */
+  #checkAdapter({ adapter }: Pick<TrainJob, "adapter">, logger: Logger): void {
+    const { adapter: was } = this.#manifest.run as { adapter?: string | null };
+    if (adapter === undefined || was === undefined || was === resolve(adapter)) return;
+    const began = was === null ? "without one" : `with ${was}`;
+    logger.warn(
+      `--adapter ${adapter} is not where the run goes on from: it began ${began}, and has its adapters from ${this.folder}`,
+    );
   }
 
   /** @param steps of the whole run @throws UsageError where the checkpoint is of a later step */

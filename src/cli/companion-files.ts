@@ -3,11 +3,12 @@
  * the generation_config.json of the model that it was made from.
  */
 import { existsSync, readFileSync } from "node:fs";
-import { readFile, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { writeAtomically } from "../checkpoint/atomic-file.ts";
 import { generationConfigName } from "../checkpoint/generation-json.ts";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { chatTemplateName, settingsName, tokenizerName } from "../tokenizer/open.ts";
 import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
@@ -31,7 +32,7 @@ const advice = "name another folder, or (in training) give --overwrite to replac
 export function checkCompanionsThere(output: string, { tokenizer, generation }: Companions, overwrite: boolean): void {
   if (tokenizer) checkTokenizerThere(output, tokenizer, overwrite);
   const there = join(output, generationConfigName);
-  if (overwrite || !existsSync(there) || readFileSync(there, "utf8") === generation) return;
+  if (overwrite || !existsSync(there) || contentOf(there).toString() === generation) return;
   throw new UsageError(`--output ${output} holds a ${generationConfigName} that is not this model's: ${advice}`);
 }
 
@@ -42,11 +43,19 @@ function checkTokenizerThere(output: string, tokenizer: Tokenizer, overwrite: bo
     throw new UsageError(
       `--output ${output} holds a ${tokenizerName}, and in this run bytes are tokens: give --tokenizer ${output}, or another --output`,
     );
-  if (overwrite || readFileSync(there).equals(readFileSync(tokenizer.name))) return;
+  if (overwrite || contentOf(there).equals(contentOf(tokenizer.name))) return;
   throw new UsageError(`--output ${output} holds another ${tokenizerName} than ${tokenizer.name}: ${advice}`);
 }
 
-/** After `checkCompanionsThere`. @throws ModelError where the folder cannot be written */
+function contentOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw new UsageError(`${path} cannot be read: ${reasonOf(error)}`);
+  }
+}
+
+/** After `checkCompanionsThere`. @throws ModelError where the folder cannot be written, UsageError where the tokenizer cannot be read */
 export async function copyCompanions({ tokenizer, generation }: Companions, output: string): Promise<void> {
   const there = join(output, generationConfigName);
   if (generation === undefined) await rm(there, { force: true });
@@ -54,6 +63,6 @@ export async function copyCompanions({ tokenizer, generation }: Companions, outp
   if (tokenizer === undefined || tokenizer === byteTokenizer) return;
   for (const name of tokenizerNames) {
     const from = name === tokenizerName ? tokenizer.name : join(dirname(tokenizer.name), name);
-    if (existsSync(from)) await writeAtomically(join(output, name), [await readFile(from)]);
+    if (existsSync(from)) await writeAtomically(join(output, name), [contentOf(from)]);
   }
 }

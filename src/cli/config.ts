@@ -7,6 +7,7 @@ import { Device } from "../device/device.ts";
 import { SimulatedBackend } from "../device/simulated.ts";
 import { type ConfigProblem, UsageError } from "../errors/errors.ts";
 import { describeModel } from "../nn/describe.ts";
+import { checkRank } from "../nn/lora.ts";
 import { createModel } from "../nn/models/models.ts";
 import { tuned } from "../nn/tuning.ts";
 import { faultOf } from "../optim/groups.ts";
@@ -151,6 +152,7 @@ export async function runConfig(question: ConfigQuestion, asJson: boolean): Prom
 function planOf(config: ConfigResolution, model: OpenedModel): { sizes?: PlannedSizes; problem?: ConfigProblem } {
   using device = new Device({ backend: new SimulatedBackend(1), arenaBytes: 2 ** 52 });
   try {
+    if (config.lora) checkRank(createModel(model.config), config.lora);
     const { description } = describeModel(tuned(createModel(model.config), config));
     return { sizes: createPlan({ model: description, config, alignmentBytes: device.alignmentBytes }).sizes };
   } catch (error) {

@@ -1,11 +1,12 @@
 /** Where a run writes to, checked before it begins: nobody trains for an hour and then learns that a folder is read-only. */
 import { once } from "node:events";
-import { createWriteStream, existsSync, realpathSync, type WriteStream } from "node:fs";
+import { createWriteStream, existsSync, realpathSync, statSync, type WriteStream } from "node:fs";
 import { mkdtemp, rmdir, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { adapterConfigName, adapterWeightsName } from "../checkpoint/adapter-folder.ts";
 import { publishedSteps } from "../checkpoint/checkpoint-folders.ts";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { Logger } from "../log/logger.ts";
 import { isReplaceable } from "../monitor/earlier-file.ts";
 import { traceBegin } from "../report/trace-events.ts";
@@ -24,15 +25,20 @@ export async function checkOutput(folder: string): Promise<void> {
     const found = await stat(at).catch((error: NodeJS.ErrnoException) => error);
     if (found instanceof Error) {
       // Inside what is not a folder, the parent will say so.
-      if ((found.code !== "ENOENT" && found.code !== "ENOTDIR") || at === dirname(at)) fail(found.message);
+      if ((found.code !== "ENOENT" && found.code !== "ENOTDIR") || at === dirname(at)) fail(reasonOf(found));
       continue;
     }
     if (!found.isDirectory()) fail(`${at} is a file`);
-    const probe = await mkdtemp(join(at, ".shunya-")).catch((error: Error) => fail(error.message));
+    const taken =
+      at !== resolve(folder) ? undefined : [...modelNames, ...adapterNames].find((name) => isFolder(join(at, name)));
+    if (taken !== undefined) fail(`${taken} in it is a folder, where a file of the model goes`);
+    const probe = await mkdtemp(join(at, ".shunya-")).catch((error: Error) => fail(reasonOf(error)));
     await rmdir(probe);
     return;
   }
 }
+
+const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 
 const modelNames = ["config.json", "model.safetensors", "model.safetensors.index.json"];
 const adapterNames = [adapterConfigName, adapterWeightsName];
@@ -44,6 +50,15 @@ export function checkKinds(output: string, isAdapter: boolean): void {
   const [there, here] = isAdapter ? ["a model", "adapters"] : ["adapters", "a model"];
   throw new UsageError(
     `--output ${output} holds ${there} (${found}), and this run writes ${here}: together they would pass for one model; name another folder`,
+  );
+}
+
+/** @param base that this run's checkpoints leave frozen parameters in @throws UsageError where the run would write its model over it */
+export function checkBaseStays(output: string, base: string): void {
+  if (!isSame(output, base)) return;
+  throw new UsageError(
+    `--output ${output} is the folder of the model that is trained further, and checkpoints of --save-every leave frozen ` +
+      "parameters in it: the model written there at the end would take their base away; name another folder",
   );
 }
 
@@ -131,16 +146,16 @@ export class LineLog implements AsyncDisposable {
     const input = inputs.find((file) => resolve(file) === resolve(path));
     if (input !== undefined)
       throw new UsageError(`${flag} ${path} is also a file that this run reads; give it a name of its own`);
-    if (!isReplaceable(path, isOurs[flag]))
+    if (!isReplaceable(path, isOurs[flag], `${flag} ${path}`))
       throw new UsageError(
         `${flag} ${path} holds something that is not ${nouns[flag]} of a run; give another name, or remove it first`,
       );
     const stream = createWriteStream(path, { flags: goesOn ? "a" : "w" });
     await once(stream, "open").catch((error: Error) => {
-      throw new UsageError(`${flag} ${path} cannot be written: ${error.message}`);
+      throw new UsageError(`${flag} ${path} cannot be written: ${reasonOf(error)}`);
     });
     return new LineLog(stream, (error) =>
-      logger.warnOnce(path, `${nouns[flag]} ${path} ends here, training goes on: ${error.message}`),
+      logger.warnOnce(path, `${nouns[flag]} ${path} ends here, training goes on: ${reasonOf(error)}`),
     );
   }
 

@@ -5,6 +5,7 @@ import type { ConfigResolution } from "../config/resolve.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import type { Tier } from "../device/ledger.ts";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { expectedStates } from "../plan/expected.ts";
 import type { Plan } from "../plan/plan.ts";
@@ -77,9 +78,7 @@ async function readLog(log: string): Promise<readonly OomFinding[]> {
       }
     }
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const why = code === "ENOENT" ? "no such file" : code === "EISDIR" ? "it is a folder" : message;
-    throw new UsageError(`--oom ${log} cannot be read: ${why}; name a log file, or - for standard input`);
+    throw new UsageError(`--oom ${log} cannot be read: ${reasonOf(error)}; name a log file, or - for standard input`);
   }
   if (rest !== "") reader.push(rest);
   return reader.end();

@@ -73,8 +73,10 @@ export async function examine(
     : planOfPsi(config, model?.statedParameters ?? model?.shape.parameters, alignmentBytes());
   const { microBatch, gradientAccumulation, activationCheckpointing } = config;
   const asked = { microBatch, gradientAccumulation };
+  // What DeepSpeed takes then is the script's doing, which freezes parameters and adds adapters.
+  const isTuned = config.lora !== undefined || config.freeze.length > 0;
   const deepSpeedOf = (placement: Placement, batch = asked, checkpointing = activationCheckpointing) =>
-    model && seqLength !== undefined
+    model && seqLength !== undefined && !isTuned
       ? estimateForDeepSpeed(config, placement, {
           shape: model.shape,
           ranks,

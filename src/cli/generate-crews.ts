@@ -27,6 +27,7 @@ export class RankCrews {
       entry,
       arenaBytes: defaultArenaBytes(),
       logger,
+      unit: "token",
       onMessage: (rank, message) => this.#listeners.get(rank)?.(message as RankMessage),
     });
     void this.#launch.outcome.then(() => {

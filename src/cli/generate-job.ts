@@ -27,8 +27,9 @@ export type GenerateMessage =
   | ({ readonly type: "end" } & GenerationEnd);
 
 /** Says what the model's makers want and the command line leaves open. */
-export async function openJobGenerator({ model, ...job }: GenerateJob): Promise<TextGenerator> {
-  const generator = await openGenerator(model, job);
+export async function openJobGenerator(job: GenerateJob): Promise<TextGenerator> {
+  const { model, adapter, tokenizer, config, threads, deviceMemoryBytes } = job;
+  const generator = await openGenerator(model, { adapter, tokenizer, config, threads, deviceMemoryBytes });
   const notice = samplingNotice(job.options, generator.sampling);
   if (notice !== undefined) createLogger({ rank: generator.engine.group.rank }).info(notice);
   return generator;

@@ -80,6 +80,9 @@ function textTeller(isChat: boolean, logger: Logger): Teller {
   };
 }
 
+/** Halves of surrogate pairs as U+FFFD, which is what becomes of them wherever text is written as it is. */
+const wellFormed = (text: string): string => Buffer.from(text).toString();
+
 /** Writes one JSON object a line. */
 function lineTeller(logger: Logger): Teller {
   let completion = "";
@@ -88,7 +91,8 @@ function lineTeller(logger: Logger): Teller {
     if (message.type === "piece") completion += message.text;
     else {
       const { tokens, finish } = message;
-      write(`${JSON.stringify({ prompt, completion, tokens, finish })}\n`);
+      const texts = { prompt: wellFormed(prompt), completion: wellFormed(completion) };
+      write(`${JSON.stringify({ ...texts, tokens, finish })}\n`);
       completion = "";
     }
   };

@@ -19,7 +19,8 @@ import { openRanges } from "../data/tokens.ts";
 import { DataError, UsageError } from "../errors/errors.ts";
 import { checkFolders } from "../launch/offload.ts";
 import { describeModel } from "../nn/describe.ts";
-import { createModel, longestSequence, type ModelConfig } from "../nn/models/models.ts";
+import { checkRank } from "../nn/lora.ts";
+import { createModel, type ModelConfig } from "../nn/models/models.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { findTokenizer } from "../tokenizer/open.ts";
 import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -117,6 +118,8 @@ export interface OpenedModel extends AsyncDisposable {
   readonly weights: ModelFolder["weights"];
   /** Of the adapters that were named; their weights are among the others. */
   readonly lora?: LoraConfig;
+  /** What the adapters call the model that they belong to; null where they do not say it. */
+  readonly base?: string | null;
 }
 
 /**
@@ -141,12 +144,18 @@ export async function openAdapted(
   if (adapter === undefined) return opened;
   try {
     const { config, weights } = opened;
-    const { lora, ...folder } = await openAdapterFolder(adapter, config);
+    const { lora, base, ...folder } = await openAdapterFolder(adapter, config);
     const close = async (): Promise<void> => {
       await folder[Symbol.asyncDispose]();
       await opened[Symbol.asyncDispose]();
     };
-    return { config, weights: weights && withAdapter(weights, folder.weights), lora, [Symbol.asyncDispose]: close };
+    return {
+      config,
+      weights: weights && withAdapter(weights, folder.weights),
+      lora,
+      base,
+      [Symbol.asyncDispose]: close,
+    };
   } catch (error) {
     await opened[Symbol.asyncDispose]();
     throw error;
@@ -243,15 +252,12 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
       throw new UsageError(`--adapter ${job.adapter} belongs to a model's weights; name their folder with --model DIR`);
     opened.push(model);
     const generation = job.generation ?? (isFolder(job.model) ? await readGenerationConfig(job.model) : undefined);
-    const longest = longestSequence(model.config);
-    const seqLength = job.seqLength ?? longest;
-    if (seqLength > longest) {
-      const limit = longest < model.config.positions ? "tokens, its sliding_window" : "positions";
+    const { vocabularySize, positions } = model.config;
+    const seqLength = job.seqLength ?? positions;
+    if (seqLength > positions)
       throw new UsageError(
-        `--seq-length ${seqLength} is longer than the model's ${longest} ${limit}; give at most that`,
+        `--seq-length ${seqLength} is longer than the model's ${positions} positions; give at most that`,
       );
-    }
-    const { vocabularySize } = model.config;
     const prepared = job.prepared ?? (await prepareJobData(job, { tokenizer, vocabularySize, seqLength }, onProgress));
     const openSources = async (sources: readonly PreparedSource[]): Promise<Rows> => {
       const rows = await openRows(prepared.kind, sources, { vocabularySize, seqLength });
@@ -270,6 +276,7 @@ export async function openJob(job: TrainJob, onProgress?: PrepareOptions["onProg
       model: describeForConfig(job.model, model.config),
       stepsOf,
     });
+    if (resolved.lora && !model.lora) checkRank(createModel(model.config), resolved.lora);
     const config = model.lora ? withLora(resolved, model.lora, `--adapter ${job.adapter}`) : resolved;
     checkFolders(config);
     const steps = stepsOf(config.trainBatch);

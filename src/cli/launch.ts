@@ -2,6 +2,7 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
 import type { Logger } from "../log/logger.ts";
@@ -14,8 +15,13 @@ export async function runLaunch(
   logger: Logger,
 ): Promise<number> {
   const entry = resolve(script);
-  if (!statSync(entry, { throwIfNoEntry: false })?.isFile())
-    throw new UsageError(`${script}: no such file; give the path of a .ts or .js module`);
+  const advice = "give the path of a .ts or .js module";
+  try {
+    if (!statSync(entry).isFile()) throw new UsageError(`${script} is no file; ${advice}`);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`${script}: ${reasonOf(error)}; ${advice}`);
+  }
   const launch = launchRanks({ ranks, entry, args, arenaBytes: defaultArenaBytes(), logger });
   return (await launch.outcome).exitCode;
 }

@@ -2,6 +2,7 @@
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import type { Override } from "../config/resolve.ts";
 import { ShunyaError, UsageError } from "../errors/errors.ts";
+import { isSystemError, messageOf, reasonOf } from "../errors/system-error.ts";
 import { defaultThreads } from "../launch/environment.ts";
 import { errorExitCode, exitCodes } from "../launch/exit-codes.ts";
 import { createLogger } from "../log/logger.ts";
@@ -271,6 +272,10 @@ function program(): Command {
     .option("--output <file>", "with --calibrate: keep it there, and not where plan and simulate look by themselves")
     .action(async (flags: DoctorCommandFlags) => {
       if (flags.calibrate) {
+        if (flags.leftovers ?? flags.removeLeftovers)
+          throw new UsageError(
+            "--leftovers and --remove-leftovers are of doctor alone; run it once more without --calibrate",
+          );
         const { calibrationFile, runCalibrate } = await import("./calibrate.ts");
         const options = { file: flags.output ?? calibrationFile(), folder: flags.path };
         return runCalibrate(options, createLogger());
@@ -291,6 +296,20 @@ function program(): Command {
   return root;
 }
 
+const isPathName = /<[^>]*(dir|file|folder|path|script)[^>]*>/;
+
+/** An empty name comes of a variable that is not set: it would be the working directory here and an unknown file there. @throws UsageError */
+function checkPaths(command: Command): void {
+  for (const option of command.options) {
+    const value: unknown = isPathName.test(option.flags) ? command.getOptionValue(option.attributeName()) : undefined;
+    if ([value].flat().includes(""))
+      throw new UsageError(`${option.long} is given without a name (""); name a file or folder, or leave it out`);
+  }
+  for (const [i, argument] of command.registeredArguments.entries())
+    if (isPathName.test(`<${argument.name()}>`) && [command.processedArgs[i]].flat()[0] === "")
+      throw new UsageError(`${argument.name()} is empty (""); wanted the name of a file or folder`);
+}
+
 /** Every command answers bad flags with exit code 2 and one message. */
 function answerUsage(command: Command): void {
   command.exitOverride();
@@ -300,8 +319,15 @@ function answerUsage(command: Command): void {
 /** Whoever reads the output may stop reading (`| head`, a pager), or what it goes to is full: that ends the command, and with it the ranks. */
 function endWithReader(error: NodeJS.ErrnoException): void {
   if (error.code === "EPIPE") process.exit(exitCodes.interrupted);
-  process.stderr.write(`error: the output cannot be written: ${error.message}\n`);
+  process.stderr.write(`error: the output cannot be written: ${reasonOf(error)}\n`);
   process.exit(exitCodes.user);
+}
+
+/** What the system refuses, a user can mend, wherever it was met; a stack is for our own bugs. */
+function tell(error: unknown): string {
+  if (error instanceof ShunyaError) return error.message;
+  if (isSystemError(error)) return messageOf(error);
+  return (error as Error).stack ?? String(error);
 }
 
 /** @returns the exit code */
@@ -309,16 +335,17 @@ export async function main(argv: readonly string[]): Promise<number> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   const root = program();
   answerUsage(root);
-  root.hook("preAction", (_, command) => fetchNamedModels(command, createLogger()));
+  root.hook("preAction", async (_, command) => {
+    checkPaths(command);
+    await fetchNamedModels(command, createLogger());
+  });
   try {
     await root.parseAsync(argv, { from: "user" });
   } catch (error) {
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? exitCodes.ok : exitCodes.user;
     else {
-      process.stderr.write(
-        `error: ${error instanceof ShunyaError ? error.message : ((error as Error).stack ?? error)}\n`,
-      );
-      process.exitCode = errorExitCode(error);
+      process.stderr.write(`error: ${tell(error)}\n`);
+      process.exitCode = isSystemError(error) ? exitCodes.user : errorExitCode(error);
     }
   }
   return Number(process.exitCode ?? exitCodes.ok);

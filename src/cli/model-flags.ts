@@ -1,5 +1,5 @@
 /** What `--model`, `--adapter` and `--tokenizer` mean: the only place that decides it. */
-import { existsSync } from "node:fs";
+import { statSync } from "node:fs";
 import type { Command } from "commander";
 import type { Need } from "../hub/needs.ts";
 import { parseRepository, type Repository, titleOfSnapshot } from "../hub/repository.ts";
@@ -17,15 +17,25 @@ export type ModelMeaning =
 export function meaningOf(model: string): ModelMeaning {
   const config = publishedConfig(model);
   if (config) return { kind: "published", config };
-  const repository = existsSync(model) ? undefined : parseRepository(model);
+  const repository = isNowhere(model) ? parseRepository(model) : undefined;
   return repository ? { kind: "hub", repository } : { kind: "path" };
+}
+
+/** Not in a folder that cannot be looked into, nor below a file: then it is a path, and reading it says what is wrong. */
+function isNowhere(path: string): boolean {
+  try {
+    statSync(path);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT";
+  }
 }
 
 /** A folder of the cache by the name that it was asked for by. */
 export const shownModel = (model: string): string => titleOfSnapshot(model) ?? model;
 
 /** Commands that take the weights, and what they take where they only foretell. */
-const weightCommands: readonly string[] = ["train", "generate", "merge"];
+const weightCommands: readonly string[] = ["train", "generate", "merge", "export"];
 
 /** Makes folders of the names of models on a hub, before a command (and long before its ranks) looks at its flags. */
 export async function fetchNamedModels(command: Command, logger: Logger): Promise<void> {
@@ -36,6 +46,11 @@ export async function fetchNamedModels(command: Command, logger: Logger): Promis
     ["adapter", adapter, "adapter"],
     ["tokenizer", tokenizer, "tokenizer"],
   ] as const;
+  const isNamed = flags.some(([, value]) => typeof value === "string" && meaningOf(value).kind === "hub");
+  if (isNamed) {
+    const { checkNamedFiles } = await import("./before-fetch.ts");
+    await checkNamedFiles(command.opts());
+  }
   for (const [flag, value, need] of flags) {
     if (typeof value !== "string") continue;
     const folder = await folderOf(value, need, logger);

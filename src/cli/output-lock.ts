@@ -13,6 +13,7 @@ import {
 import { hostname } from "node:os";
 import { dirname, resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 
 /** A file beside the folder that names the process; one whose process is gone is taken over. */
 export class OutputLock implements Disposable {
@@ -27,7 +28,7 @@ export class OutputLock implements Disposable {
       this.#take(output);
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      throw new UsageError(`--output ${output}: its lock file cannot be written: ${(error as Error).message}`);
+      throw new UsageError(`--output ${output}: its lock file cannot be written: ${reasonOf(error)}`);
     }
   }
 

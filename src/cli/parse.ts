@@ -52,13 +52,14 @@ export function parseCount(text: string): number {
   return count;
 }
 
-/** A parser for whole numbers of at least `least`, and of at most `most` where that is given. */
+/** A parser for whole numbers (also as 1e6) of at least `least`, and of at most `most` where that is given. */
 export const parseInteger =
   (least: number, most = Number.MAX_SAFE_INTEGER) =>
   (text: string): number => {
     const value = Number(text);
-    if (/^[0-9]+$/.test(text.trim()) && value >= least && value <= most) return value;
-    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    if (/^[0-9]+(e\+?[0-9]+)?$/i.test(text.trim()) && value >= least && value <= most) return value;
+    const isAny = most === Number.MAX_SAFE_INTEGER && !(value > most);
+    const range = isAny ? `of at least ${least}` : `from ${least} to ${most}`;
     throw new InvalidArgumentError(`found "${text}"; wanted a whole number ${range}.`);
   };
 

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { InternalError, UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { devices, usableBytes } from "../hardware/devices.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
 import { placements } from "../plan/placement.ts";
@@ -93,6 +94,6 @@ function write(flag: string, path: string, text: string): void {
   try {
     writeFileSync(path, text);
   } catch (error) {
-    throw new UsageError(`${flag} ${path} cannot be written: ${(error as Error).message}`);
+    throw new UsageError(`${flag} ${path} cannot be written: ${reasonOf(error)}`);
   }
 }

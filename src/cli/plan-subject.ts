@@ -3,7 +3,8 @@ import { parseConfigObject } from "../config/json.ts";
 import { examineConfig, type Override } from "../config/resolve.ts";
 import type { ElementType, OptimizerConfig, ResolvedConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
-import { longestSequence, type ModelConfig } from "../nn/models/models.ts";
+import { checkRank } from "../nn/lora.ts";
+import { createModel } from "../nn/models/models.ts";
 import type { Placement } from "../plan/placement.ts";
 import type { AskedPlacement } from "../planner/answer.ts";
 import { type EngineJob, estimateByEngine, mostTokens } from "../planner/engine-estimate.ts";
@@ -81,7 +82,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
     ranks: flags.ranks,
     seqLength:
       flags.seqLength ??
-      Math.min(longestOf(model, flags.engine), flags.params === undefined ? model.shape.positions : usualSeqLength),
+      (flags.params === undefined ? model.shape.positions : Math.min(model.shape.positions, usualSeqLength)),
     checkpointing: flags.checkpointing === true || file?.config.activationCheckpointing === true,
   };
   checkSeqLength(asked.seqLength, model);
@@ -89,6 +90,7 @@ export function planJob(flags: PlanFlags): PlannedJob {
   const jobOf = engineJobs(model, machine, settings, flags);
   const like = file?.config ?? configOf(settings, plain, { microBatch: 1, gradientAccumulation: 1 }, asked, undefined)!;
   if (flags.engine === "deepspeed") refuseTuning(like);
+  if (like.lora && model.config) checkRank(createModel(model.config), like.lora);
   const common = {
     asked,
     parameters: model.statedParameters ?? model.shape.parameters,
@@ -207,7 +209,6 @@ function engineJobs(
           `--engine deepspeed, or as a GPT of its size: --params ${shape.parameters}`,
       );
     const positions = statedParameters === undefined ? config.positions : Math.max(config.positions, variant.seqLength);
-    checkWindow(config, variant.seqLength, positions);
     return {
       model: { ...config, positions },
       statedParameters,
@@ -216,18 +217,6 @@ function engineJobs(
       configOf: (placement, batch) => configOf(settings, placement, batch, variant, config),
     };
   };
-}
-
-/** What a sequence is as long as where no flag says; DeepSpeed's models see a window where this engine takes no more than one. */
-const longestOf = ({ config, shape }: PlannedModel, engine: EngineName): number =>
-  engine === "shunya" && config ? longestSequence(config) : shape.positions;
-
-function checkWindow(config: ModelConfig, seqLength: number, positions: number): void {
-  const longest = longestSequence({ ...config, positions });
-  if (seqLength > longest)
-    throw new UsageError(
-      `--seq-length ${seqLength} is longer than the model's ${longest} tokens, its sliding_window; give at most that`,
-    );
 }
 
 function byEngine(

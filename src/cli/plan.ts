@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { isReplaceable } from "../monitor/earlier-file.ts";
 import { answerPlan, type PlanAnswer } from "../planner/answer.ts";
 import { handedOver } from "../planner/handover.ts";
@@ -86,7 +87,7 @@ function checkOutputs(flags: PlanFlags & PlanOutputs): void {
     throw new UsageError("--config, --svg, --html and --write-config name one file twice; give each its own");
   if (overwrite) return;
   for (const [flag, path] of Object.entries({ svg, html, "write-config": written })) {
-    if (path === undefined || isReplaceable(path, isOurs[flag as keyof typeof isOurs])) continue;
+    if (path === undefined || isReplaceable(path, isOurs[flag as keyof typeof isOurs], `--${flag} ${path}`)) continue;
     throw new UsageError(
       `--${flag} ${path} is there already and may be somebody's own; give another name, or --overwrite to replace it`,
     );
@@ -126,7 +127,7 @@ function writeConfig(path: string, { settings, autos }: PlannedJob, { recommende
   try {
     writeFileSync(path, `${JSON.stringify(placed, undefined, 2)}\n`);
   } catch (error) {
-    throw new UsageError(`--write-config ${path} cannot be written: ${(error as Error).message}`);
+    throw new UsageError(`--write-config ${path} cannot be written: ${reasonOf(error)}`);
   }
 }
 

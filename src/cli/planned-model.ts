@@ -3,6 +3,7 @@ import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { isModelType, parseModelConfig } from "../checkpoint/architectures.ts";
 import { ModelError, UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { describeModel } from "../nn/describe.ts";
 import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
@@ -89,7 +90,7 @@ function modelOfFile(path: string): PlannedModel {
     text = readFileSync(file, "utf8");
   } catch (error) {
     const known = `a published name (gpt2, llama-3.2-1b, qwen2.5-0.5b, ...), a folder with config.json, a config.json, or owner/name of a model on Hugging Face`;
-    const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "no such model or file" : (error as Error).message;
+    const why = (error as NodeJS.ErrnoException).code === "ENOENT" ? "no such model or file" : reasonOf(error);
     throw new ModelError(`--model ${path}: ${why}; wanted ${known}; --params 1.5e9 needs none of them`);
   }
   const record = jsonObject(text, file);
@@ -125,4 +126,10 @@ function jsonObject(text: string, file: string): Readonly<Record<string, unknown
   throw new ModelError(`${file} is not a JSON object; wanted the config.json of a model, or --params 1.5e9`);
 }
 
-const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false; // reading it says why
+  }
+}

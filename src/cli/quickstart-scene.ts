@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { renderModelConfig } from "../checkpoint/architectures.ts";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { type Gpt2Config, plainGpt2 } from "../nn/models/gpt2-config.ts";
 import type { TrainJob } from "./job.ts";
 import { parseBytes } from "./parse.ts";
@@ -60,7 +61,7 @@ export function setScene(folder: string, steps: number): Scene {
     mkdirSync(model, { recursive: true });
     for (const [path, text] of files) writeFileSync(path, text);
   } catch (error) {
-    throw new UsageError(`${folder} cannot be written: ${(error as Error).message}; name another folder with --output`);
+    throw new UsageError(`${folder} cannot be written: ${reasonOf(error)}; name another folder with --output`);
   }
   const cardBytes = parseBytes(cardSize);
   const job: TrainJob = {

@@ -26,7 +26,7 @@ export class SampleTexts {
     engine: Engine<LanguageBatch>,
     parts: { readonly model: LanguageModel; readonly tokenizer: Tokenizer; readonly prompts: readonly string[] },
   ) {
-    this.#generator = new TextGenerator({ engine, ...parts });
+    this.#generator = new TextGenerator({ engine, model: parts.model, tokenizer: parts.tokenizer });
     this.#model = parts.model;
     this.#prompts = parts.prompts;
   }

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { writeAtomically } from "../checkpoint/atomic-file.ts";
 import { readTexts } from "../data/texts.ts";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { Logger } from "../log/logger.ts";
 import { formatBytes, formatCount, formatDuration } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
@@ -60,7 +61,7 @@ export async function runTokenizerTrain(options: TokenizerTrainOptions, logger: 
   try {
     mkdirSync(output, { recursive: true });
   } catch (error) {
-    throw new UsageError(`--output ${output}: the folder cannot be made: ${(error as Error).message}`);
+    throw new UsageError(`--output ${output}: the folder cannot be made: ${reasonOf(error)}`);
   }
   // The settings come last: whoever waits for them finds both.
   await writeAtomically(files[0]!, [Buffer.from(renderTokenizer(trained))]);

@@ -5,12 +5,17 @@ import { printable } from "../errors/printable.ts";
 import { formatCount } from "../report/numbers.ts";
 import { renderTable } from "../report/table.ts";
 import { tokenBytes } from "../tokenizer/byte-level.ts";
-import { byteTokenizer, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
+import { byteTokenizer, type EncodeOptions, openTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 
 interface TextOptions {
   readonly tokenizer?: string;
   readonly addSpecialTokens?: true;
 }
+
+/** What of the flags is the tokenizer's to read. */
+const encodeOptions = ({ addSpecialTokens }: TextOptions): EncodeOptions => ({
+  addSpecialTokens: addSpecialTokens === true,
+});
 
 const write = (text: string): void => void process.stdout.write(text);
 
@@ -21,7 +26,7 @@ function open({ tokenizer }: TextOptions): Promise<Tokenizer> | Tokenizer {
 /** Ids with a space between them, on one line. */
 export async function runEncode(given: string | undefined, options: TextOptions): Promise<void> {
   const tokenizer = await open(options);
-  const ids = tokenizer.encode(given ?? (await readAll(process.stdin)), options);
+  const ids = tokenizer.encode(given ?? (await readAll(process.stdin)), encodeOptions(options));
   write(`${ids.join(" ")}\n`);
 }
 
@@ -38,7 +43,7 @@ export async function runShow(text: string | undefined, options: TextOptions): P
   write(`${tokenizer.name}: ${formatCount(tokenizer.vocabularySize)} tokens, `);
   write(endOfText === undefined ? "no end of text\n" : `end of text ${tokenizer.tokenOf(endOfText)} (${endOfText})\n`);
   if (text === undefined) return;
-  const ids = [...tokenizer.encode(text, options)];
+  const ids = [...tokenizer.encode(text, encodeOptions(options))];
   const bytes = Buffer.byteLength(text);
   const columns = [
     { header: "id", align: "right" },

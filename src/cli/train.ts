@@ -6,6 +6,7 @@ import type { SavedCheckpoint } from "../checkpoint/save-training.ts";
 import type { PreparedData } from "../data/prepare.ts";
 import type { LockReport } from "../device/locked-memory.ts";
 import { DataError, UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { exitCodes } from "../launch/exit-codes.ts";
 import { launchRanks } from "../launch/launch.ts";
 import { defaultArenaBytes } from "../launch/world.ts";
@@ -16,15 +17,16 @@ import { describeTerminal } from "../report/progress.ts";
 import { wrap } from "../report/wrap.ts";
 import { byteTokenizer, type Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { StepRecord } from "../zero/record.ts";
-import { checkSaving, Resumption } from "./checkpoints.ts";
+import { baseFolderOf, checkSaving, Resumption } from "./checkpoints.ts";
 import { type Choice, chooseJob } from "./choice.ts";
 import { keptConfigName, renderChoice, renderSettings } from "./choice-text.ts";
 import { checkCompanionsThere } from "./companion-files.ts";
-import { checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
+import { checkBaseStays, checkKinds, checkOutput, checkReplaced, LineLog } from "./destinations.ts";
 import { renderDryRun } from "./dry-run.ts";
 import { checkBudget, checkDisk, forecastJob } from "./foretell.ts";
 import { openJob, openJobTokenizer, prepareJobData, type TrainJob, type TrainRequest } from "./job.ts";
 import { measureSpeed } from "./machine-speed.ts";
+import { shownModel } from "./model-flags.ts";
 import { OutputLock } from "./output-lock.ts";
 import { type PreparationTeller, preparationTeller } from "./preparation.ts";
 import { StepPrinter } from "./step-printer.ts";
@@ -75,8 +77,10 @@ export async function runTrain(
     throw new UsageError(
       "LoRA trains adapters of a model's weights, and here these would be drawn at random and stay so: give a folder with weights, --model DIR",
     );
+  const base = resumed ? await resumed.findBase(opened) : baseFolderOf(opened);
   if (job.output !== undefined) {
     checkKinds(job.output, lora !== undefined);
+    if (job.saveEvery !== undefined && base !== undefined) checkBaseStays(job.output, base);
     await checkOutput(job.output);
     checkCompanionsThere(job.output, opened, asked.overwrite);
   }
@@ -149,7 +153,13 @@ export async function runTrain(
   if (exitCode === exitCodes.interrupted && step < opened.steps) write(renderStop(step, opened.steps, job.output));
   if (checkpoint) write(renderCheckpoint(checkpoint));
   if (job.output !== undefined)
-    write(tellOutput(job.output, { savedAfter, choice, isAdapter: lora !== undefined }, logger));
+    write(
+      tellOutput(
+        job.output,
+        { savedAfter, isTrained: step >= opened.steps, choice, isAdapter: lora !== undefined },
+        logger,
+      ),
+    );
   return { exitCode, records };
 }
 
@@ -197,22 +207,28 @@ function renderStop(step: number, steps: number, output: string | undefined): st
   return `${wrap(`${stopped} Nothing was kept: --output DIR keeps the model, and with --save-every K also what --resume goes on from.`)}\n`;
 }
 
-const renderCheckpoint = ({ folder, step, bytes, seconds }: SavedCheckpoint): string =>
-  `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s).\n`;
+function renderCheckpoint({ folder, step, bytes, seconds, base }: SavedCheckpoint): string {
+  const rest = base === undefined ? "" : `; its frozen parameters stay in ${shownModel(base)}`;
+  return `The newest checkpoint, of step ${step}, is ${folder} (${formatBytes(bytes)}, saved in ${seconds.toFixed(1)} s)${rest}.\n`;
+}
 
 interface Written {
   readonly savedAfter: number | undefined;
+  /** All steps are done. */
+  readonly isTrained: boolean;
   readonly choice: Choice | undefined;
   readonly isAdapter: boolean;
 }
 
-function tellOutput(output: string, { savedAfter, choice, isAdapter }: Written, logger: Logger): string {
-  if (savedAfter === undefined) return `Training did not finish, so no model was written to ${output}.\n`;
+export function tellOutput(output: string, written: Written, logger: Logger): string {
+  const { savedAfter, isTrained, choice, isAdapter } = written;
+  if (savedAfter === undefined)
+    return `${isTrained ? "All steps are done, but saving failed" : "Training did not finish"}, so no model was written to ${output}.\n`;
   if (choice?.settings) {
     try {
       writeFileSync(join(output, keptConfigName), renderSettings(choice.settings));
     } catch (error) {
-      logger.warn(`the configuration could not be written beside the model: ${(error as Error).message}`);
+      logger.warn(`the configuration could not be written beside the model: ${reasonOf(error)}`);
     }
   }
   if (!isAdapter) return `The model after step ${savedAfter} is in ${output}.\n`;

@@ -1,8 +1,8 @@
 /** Parameters that the optimizer or schedule of a configuration does not have: they would be obeyed by nobody. */
 
+import { nearest } from "../errors/spelling.ts";
 import type { Settings } from "./reader.ts";
 import { usedPaths } from "./reader.ts";
-import { nearest } from "./spelling.ts";
 import { mostTold, someNames } from "./unknown-keys.ts";
 
 /**

@@ -2,6 +2,7 @@
 
 import { readFileSync, statSync } from "node:fs";
 import { ConfigError, type ConfigProblem } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { maxDepth, parseHjson } from "./hjson.ts";
 
 export type ConfigScalar = string | number | boolean | null;
@@ -62,8 +63,7 @@ export function readConfigFile(path: string): ConfigReading {
       return unreadable(`the file has ${stat.size} bytes; wanted at most ${maxCharacters}`);
     bytes = readFileSync(path);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    return unreadable(code === "ENOENT" ? "no such file; check the path" : message);
+    return unreadable(`${reasonOf(error)}; check the path`);
   }
   const mark = bytes.length < 2 ? 0 : bytes.readUInt16LE();
   if (mark === 0xfeff || mark === 0xfffe) return unreadable("the file is UTF-16 text; save it as UTF-8");

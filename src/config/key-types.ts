@@ -7,7 +7,9 @@ import { boolean, describe, float32Limit, integer, number, type ValueType, wante
 export const text: ValueType<string> = {
   wanted: "text",
   schema: { type: "string" },
-  read: (node) => (node.kind === "scalar" && typeof node.value === "string" ? node.value : undefined),
+  // With a NUL in it it names nothing that a system has.
+  read: (node) =>
+    node.kind === "scalar" && typeof node.value === "string" && !node.value.includes("\0") ? node.value : undefined,
 };
 
 /** Text, of which the empty one says nothing. */

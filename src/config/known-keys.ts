@@ -1,9 +1,9 @@
 /** What the key table knows of a name: its row, the section that it opens, and what an unknown one was probably meant to be. */
 
+import { nearest } from "../errors/spelling.ts";
 import { joinPath } from "./json.ts";
 import type { KeySpec } from "./key-kinds.ts";
 import { aliases, checkedSections, keys, misspellings } from "./keys.ts";
-import { nearest } from "./spelling.ts";
 
 export const specs: ReadonlyMap<string, KeySpec> = new Map<string, KeySpec>(Object.entries(keys));
 

@@ -1,5 +1,5 @@
 /** Patterns of tensor names: `*` stands for any characters, all else for itself. */
-import { nearest } from "./spelling.ts";
+import { nearest } from "../errors/spelling.ts";
 
 /** Takes the pattern's literals from left to right, each where it comes first. */
 export function matcherOf(pattern: string): (name: string) => boolean {

@@ -1,7 +1,7 @@
 /** Names of optimizers and schedules: those that are here, those that are DeepSpeed's or PyTorch's and not here, and what to use instead. */
 
+import { nearest } from "../errors/spelling.ts";
 import type { ConfigNode } from "./json.ts";
-import { nearest } from "./spelling.ts";
 import type { OptimizerConfig, ScheduleConfig } from "./types.ts";
 import { describe } from "./value-types.ts";
 

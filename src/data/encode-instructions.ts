@@ -23,6 +23,8 @@ export interface EncodedSamples {
   readonly lengths: readonly number[];
   readonly targets: readonly number[];
   readonly largestId: number;
+  /** The least T with which a sample that was left out would have a target; undefined where none was. */
+  readonly leastSeqLength: number | undefined;
   readonly findings: readonly Finding[];
 }
 
@@ -35,6 +37,7 @@ export function encodeInstructions(
   const samples: Uint32Array[] = [];
   const targets: number[] = [];
   let largestId = 0;
+  let leastSeqLength: number | undefined;
   for (const { instruction, file, line } of instructions) {
     const place = `${file}:${line}`;
     const marked = markText(instruction, tokenizer);
@@ -46,7 +49,9 @@ export function encodeInstructions(
     const words = whole.subarray(0, seqLength + 1);
     const count = words.subarray(1).reduce((sum, word) => sum + Number(word >= learnedBit), 0);
     if (count === 0) {
-      findings.note(whole.length > words.length ? "cutAnswers" : "emptyAnswer", place);
+      const first = whole.subarray(1).findIndex((word) => word >= learnedBit) + 1;
+      if (first > 0) leastSeqLength = Math.min(leastSeqLength ?? first, first);
+      findings.note(first > 0 ? "cutAnswers" : "emptyAnswer", first > 0 ? `${place} (at token ${first + 1})` : place);
       continue;
     }
     if (whole.length > words.length) findings.note("cutConversation", `${place} (${whole.length} tokens)`);
@@ -61,7 +66,7 @@ export function encodeInstructions(
     words.set(sample, filled);
     filled += sample.length;
   }
-  return { words, lengths, targets, largestId, findings: findings.list() };
+  return { words, lengths, targets, largestId, leastSeqLength, findings: findings.list() };
 }
 
 interface MarkedText {

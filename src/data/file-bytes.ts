@@ -4,6 +4,7 @@ import { createReadStream } from "node:fs";
 import { createGunzip } from "node:zlib";
 import { Decompress } from "fzstd";
 import { DataError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { SourceFile } from "./source-files.ts";
 
 const chunkBytes = 1 << 20;
@@ -65,7 +66,7 @@ function readError(path: string, packing: SourceFile["packing"], error: NodeJS.E
   const isSystem = error.syscall !== undefined;
   if (error.code === "ENOENT") return new DataError(`${path}: no such file; check --data`, { cause: error });
   if (packing === "none" || isSystem)
-    return new DataError(`${path} cannot be read: ${error.message}`, { cause: error });
+    return new DataError(`${path} cannot be read: ${reasonOf(error)}`, { cause: error });
   const isCut = /unexpected end of file|unexpected EOF/i.test(error.message);
   const kind = packing === "gzip" ? "gzip" : "Zstandard";
   return new DataError(

@@ -3,6 +3,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { DataError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 
 export interface FileIdentity {
   readonly path: string;
@@ -15,7 +16,7 @@ export async function identify(paths: readonly string[]): Promise<FileIdentity[]
   const identities: FileIdentity[] = [];
   for (const path of paths) {
     const found = await stat(path, { bigint: true }).catch((error: NodeJS.ErrnoException) => {
-      const why = error.code === "ENOENT" ? "no such file" : error.message;
+      const why = error.code === "ENOENT" ? "no such file" : reasonOf(error);
       throw new DataError(`${path}: ${why}; check --data`, { cause: error });
     });
     if (!found.isFile()) throw new DataError(`${path} is not a regular file; wanted one, which can be read again`);

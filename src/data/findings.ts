@@ -46,6 +46,11 @@ const kinds = {
     one: "conversation longer than the sequence length (cut at its end)",
     many: "conversations longer than the sequence length (cut at their ends)",
   },
+  alsoInstruction: {
+    fate: "kept",
+    one: "document with messages, or prompt and completion, beside its text (the text alone is read)",
+    many: "documents with messages, or prompt and completion, beside their text (the text alone is read)",
+  },
   byteOrderMark: { fate: "kept", one: "byte order mark (left out)", many: "byte order marks (left out)" },
   windowsLineEnd: { fate: "kept", one: "line end \\r\\n (read as \\n)", many: "line ends \\r\\n (read as \\n)" },
   loneReturn: { fate: "kept", one: "\\r without \\n (kept)", many: "\\r without \\n (kept)" },

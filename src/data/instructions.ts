@@ -19,8 +19,11 @@ export const instructionFields = ["messages", "prompt", "completion"] as const;
 const knownRoles = ["system", "developer", "user", "assistant", "tool"];
 
 /** A record without the text field, but with messages, or a prompt and a completion. @param value one of a JSONL file, or a table's row */
-export function holdsInstruction(value: object, textField: string): boolean {
-  if (Object.hasOwn(value, textField)) return false;
+export const holdsInstruction = (value: object, textField: string): boolean =>
+  !Object.hasOwn(value, textField) && isInstruction(value);
+
+/** With messages, or a prompt and a completion, whatever else there is. */
+export function isInstruction(value: object): boolean {
   return Object.hasOwn(value, "messages") || (Object.hasOwn(value, "prompt") && Object.hasOwn(value, "completion"));
 }
 

@@ -5,6 +5,7 @@ import { DataError } from "../errors/errors.ts";
 import type { DocumentPiece, ReadOptions } from "./documents.ts";
 import { EmptyFileError, fileBytes } from "./file-bytes.ts";
 import type { Findings } from "./findings.ts";
+import { isInstruction } from "./instructions.ts";
 import { type Line, linesOf } from "./lines.ts";
 import { isProblem, type Problem, type RecordReader, textOf } from "./record-text.ts";
 import type { SourceFile } from "./source-files.ts";
@@ -16,7 +17,11 @@ export const longestLineBytes = 1 << 28;
 export async function* jsonlDocuments(file: SourceFile, options: ReadOptions): AsyncGenerator<DocumentPiece> {
   const { findings, textField } = options;
   const reader: RecordReader<string> = {
-    read: (value, place) => textOf(value, textField, place, findings),
+    read: (value, place) => {
+      const text = textOf(value, textField, place, findings);
+      if (!isProblem(text) && isInstruction(value as object)) findings.note("alsoInstruction", place);
+      return text;
+    },
     wanted: `document with a text in field "${textField}"`,
     advice: "name the field with --text-field",
   };

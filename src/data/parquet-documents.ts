@@ -10,8 +10,10 @@ import {
 } from "hyparquet";
 import { compressors } from "hyparquet-compressors";
 import { DataError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { DocumentPiece, ReadOptions } from "./documents.ts";
 import { EmptyFileError } from "./file-bytes.ts";
+import { isInstruction } from "./instructions.ts";
 import { isProblem, type RecordReader, textOf } from "./record-text.ts";
 import type { SourceFile } from "./source-files.ts";
 
@@ -38,6 +40,9 @@ export async function* parquetDocuments(file: SourceFile, options: ReadOptions):
   };
   const columnsOf = (metadata: FileMetaData): readonly string[] => {
     checkColumn(file.path, metadata, textField);
+    const names = parquetSchema(metadata).children.map(({ element }) => [element.name, null] as const);
+    if (isInstruction(Object.fromEntries(names)))
+      findings.note("alsoInstruction", file.path, Number(metadata.num_rows));
     return [textField];
   };
   for await (const { record, line } of parquetRecords(file, options, columnsOf, reader))
@@ -88,7 +93,7 @@ export async function* parquetRecords<T>(
 
 function openBuffer(path: string): ReturnType<typeof asyncBufferFromFile> {
   return asyncBufferFromFile(path).catch((error: NodeJS.ErrnoException) => {
-    throw new DataError(`${path}: ${error.code === "ENOENT" ? "no such file" : error.message}; check --data`);
+    throw new DataError(`${path}: ${reasonOf(error)}; check --data`);
   });
 }
 

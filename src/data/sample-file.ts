@@ -5,6 +5,7 @@
 
 import { type FileHandle, open } from "node:fs/promises";
 import { DataError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 
 /** Samples of a file that was made before: plain data, which ranks are told. */
 export interface SampleRange {
@@ -103,7 +104,7 @@ export const isLearned = (word: number): boolean => word >= learnedBit;
 
 function openFile(path: string): Promise<FileHandle> {
   return open(path, "r").catch((error: Error) => {
-    throw new DataError(`${path} cannot be opened: ${error.message}`, { cause: error });
+    throw new DataError(`${path} cannot be opened: ${reasonOf(error)}`, { cause: error });
   });
 }
 
@@ -111,7 +112,7 @@ async function readRange(handle: FileHandle, path: string, position: number, len
   const bytes = new Uint8Array(length);
   for (let done = 0; done < length; ) {
     const { bytesRead } = await handle.read(bytes, done, length - done, position + done).catch((error: Error) => {
-      throw new DataError(`${path} cannot be read at byte ${position + done}: ${error.message}`, { cause: error });
+      throw new DataError(`${path} cannot be read at byte ${position + done}: ${reasonOf(error)}`, { cause: error });
     });
     if (bytesRead === 0)
       throw new DataError(

@@ -1,9 +1,11 @@
 /** What `--data` names: files, folders and globs, each with an optional weight, as lists of files of known formats. */
 
-import { stat } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { glob } from "tinyglobby";
 import { DataError, UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
+import { identify } from "./file-identity.ts";
 import { Findings } from "./findings.ts";
 
 /** How documents lie in a file. */
@@ -64,6 +66,12 @@ export async function findSources(args: readonly string[]): Promise<DataSource[]
   return sources;
 }
 
+/** That all of it is there, before anything that takes longer. @throws UsageError, DataError */
+export async function checkThere(args: readonly string[]): Promise<void> {
+  const sources = await findSources(args);
+  await identify(sources.flatMap(({ files }) => files.map(({ path }) => path)));
+}
+
 async function findSource(arg: string): Promise<DataSource> {
   const { name, weight } = await splitWeight(arg);
   const findings = new Findings();
@@ -74,6 +82,9 @@ async function findSource(arg: string): Promise<DataSource> {
     return { name, weight, files: paths.map((path) => describeFile(path)), isSearched: true, findings };
   }
   if (!found?.isDirectory()) return { name, weight, files: [describeFile(name)], isSearched: false, findings };
+  await readdir(name).catch((error: Error) => {
+    throw new DataError(`${name} cannot be read: ${reasonOf(error)}`, { cause: error });
+  });
   const paths = (await search("**/*", name)).map((path) => join(name, path));
   const known = paths.filter((path) => knownFormat(path) !== undefined);
   for (const path of paths) if (knownFormat(path) === undefined) findings.note("otherFile", path);

@@ -9,12 +9,13 @@ import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat, utim
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { DataError, ShunyaError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { Finding } from "./findings.ts";
 import { recordBytes, type SampleRange } from "./sample-file.ts";
 import type { TokenBytes, TokenRange } from "./token-file.ts";
 
 /** Raised when the same files would become other tokens. */
-const formatVersion = 2;
+const formatVersion = 3;
 /** What a killed run left is not another run's work in progress after so long. */
 const leftoverSeconds = 24 * 3600;
 
@@ -135,7 +136,7 @@ export class TokenCache {
 
   #refuse(error: Error): never {
     throw new DataError(
-      `the tokens of the data cannot be kept in ${this.folder}: ${error.message}; name another folder with --data-cache`,
+      `the tokens of the data cannot be kept in ${this.folder}: ${reasonOf(error)}; name another folder with --data-cache`,
       { cause: error },
     );
   }

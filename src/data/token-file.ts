@@ -2,6 +2,7 @@
 
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { DataError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { describeInvalidUtf8, firstInvalidUtf8, unfinishedTail } from "./utf8.ts";
 
 /** Bytes of one token: 1 for UTF-8 text (its bytes are the tokens), 2 or 4 for little-endian token files. */
@@ -141,7 +142,7 @@ export class TokenFile {
       const { bytesRead } = await this.#handle
         .read(bytes, done, length - done, position + done)
         .catch((error: Error) => {
-          throw new DataError(`${this.path} cannot be read at byte ${position + done}: ${error.message}`, {
+          throw new DataError(`${this.path} cannot be read at byte ${position + done}: ${reasonOf(error)}`, {
             cause: error,
           });
         });
@@ -158,13 +159,13 @@ export class TokenFile {
 
 function openHandle(path: string): Promise<FileHandle> {
   return open(path, "r").catch((error: Error) => {
-    throw new DataError(`${path} cannot be opened: ${error.message}`, { cause: error });
+    throw new DataError(`${path} cannot be opened: ${reasonOf(error)}`, { cause: error });
   });
 }
 
 async function regularFileBytes(path: string): Promise<number> {
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
-    const why = error.code === "ENOENT" ? "no such file" : error.message;
+    const why = error.code === "ENOENT" ? "no such file" : reasonOf(error);
     throw new DataError(`${path}: ${why}; check --data`, { cause: error });
   });
   if (!found.isFile())

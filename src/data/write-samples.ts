@@ -39,9 +39,11 @@ export async function writeSamples(
   let waiting: PlacedInstruction[] = [];
   let length = 0;
   let records = 0;
+  let leastSeqLength = Number.POSITIVE_INFINITY;
   const take = async (): Promise<void> => {
     const samples = await ahead.shift()!;
     findings.add(samples.findings);
+    leastSeqLength = Math.min(leastSeqLength, samples.leastSeqLength ?? Number.POSITIVE_INFINITY);
     await writer.write(samples);
   };
   const give = async (): Promise<void> => {
@@ -64,7 +66,7 @@ export async function writeSamples(
   while (ahead.length > 0) await take();
   if (records === 0)
     throw new DataError(`${files[0]!.path} and the files beside it are all empty; wanted conversations`);
-  if (writer.count === 0) throw nothingToLearn(options, records);
+  if (writer.count === 0) throw nothingToLearn(options, records, leastSeqLength);
   return { ...(await writer.finish()), documents: records, findings: findings.list() };
 }
 
@@ -73,12 +75,20 @@ function lengthOf(instruction: Instruction): number {
   return instruction.messages.reduce((sum, { content }) => sum + content.length, 0);
 }
 
-function nothingToLearn({ files, findings, seqLength }: SampleOptions, records: number): DataError {
+/** @param leastSeqLength with which one of them would have something to learn */
+function nothingToLearn(
+  { files, findings, seqLength }: SampleOptions,
+  records: number,
+  leastSeqLength: number,
+): DataError {
   const [worst] = findings.list().toSorted((a, b) => b.count - a.count);
   const why =
     worst?.kind === "refused"
       ? `the chat template refuses them, such as ${worst.places[0]}`
-      : `their answers begin after ${seqLength} tokens (--seq-length)`;
+      : Number.isFinite(leastSeqLength)
+        ? `their answers begin after ${seqLength} tokens (--seq-length), the first of them after ${leastSeqLength}: give at least ` +
+          `--seq-length ${leastSeqLength}, and more for whole answers, if the model takes that`
+        : "their answers are empty";
   return new DataError(`${files[0]!.path} has ${records} records, and none is left to learn from: ${why}`);
 }
 

@@ -74,6 +74,8 @@ export interface DeviceOptions {
   /** Address space of the device tier in bytes; costs nothing until used. */
   readonly arenaBytes: number;
   readonly budgets?: Partial<Record<Tier, number>>;
+  /** What to do where a budget does not hold; left out: what helps a training. */
+  readonly budgetAdvice?: string | undefined;
 }
 
 /** One allocation. Freed by `Device.free`, in the order of the queue that uses it last. */
@@ -128,7 +130,7 @@ export class Device {
 
   constructor(options: DeviceOptions) {
     this.#backend = options.backend;
-    this.ledger = new MemoryLedger(options.budgets);
+    this.ledger = new MemoryLedger(options.budgets, options.budgetAdvice);
     const arena = (alignmentBytes = this.alignmentBytes): Arena => new Arena(options.arenaBytes, alignmentBytes);
     this.#arenas = { device: arena(), host: arena(), disk: arena(diskAlignmentBytes) };
     this.#locked = this.#lockedMemory(new Set());

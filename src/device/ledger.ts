@@ -89,6 +89,8 @@ class TierLedger {
   }
 }
 
+const trainingAdvice = "a larger budget, a smaller micro-batch or a higher ZeRO stage";
+
 export class MemoryLedger {
   readonly #tiers: Record<Tier, TierLedger> = {
     device: new TierLedger(),
@@ -96,6 +98,7 @@ export class MemoryLedger {
     disk: new TierLedger(),
   };
   readonly #budgets: Partial<Record<Tier, number>>;
+  readonly #advice: string;
   readonly #reserved: Record<Tier, number> = { device: 0, host: 0, disk: 0 };
   #phase: Phase = "init";
   #peakByPhase: Record<Phase, number> = { init: 0, forward: 0, backward: 0, step: 0 };
@@ -103,9 +106,13 @@ export class MemoryLedger {
   #peakTotal = 0;
   #highestInMemory = 0;
 
-  /** @param budgets bytes per tier; a tier without one is not limited here. */
-  constructor(budgets: Partial<Record<Tier, number>> = {}) {
+  /**
+   * @param budgets bytes per tier; a tier without one is not limited here. @param advice what to do where one does not hold, to follow
+   * "Give "
+   */
+  constructor(budgets: Partial<Record<Tier, number>> = {}, advice = trainingAdvice) {
     this.#budgets = budgets;
+    this.#advice = advice;
   }
 
   /** @throws MemoryBudgetError when the tier's budget does not hold `bytes` more; nothing is entered then. */
@@ -211,7 +218,7 @@ export class MemoryLedger {
       bytes,
       budget,
       `${tier} memory: ${bytes} bytes more for ${what} do not fit the budget of ${budget} bytes; held now: ` +
-        `${held.join(", ") || "nothing"} (${ledger.total + reserved} in all). Give a larger budget, a smaller micro-batch or a higher ZeRO stage`,
+        `${held.join(", ") || "nothing"} (${ledger.total + reserved} in all). Give ${this.#advice}`,
     );
   }
 }

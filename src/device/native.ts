@@ -11,6 +11,8 @@ export interface Native {
   selectIsa(name: string): void;
   /** Memory that JavaScript reads and writes and that begins at a page's border, as direct I/O wants it. */
   alignedMemory(bytes: number): ArrayBuffer;
+  /** What the values of elements from number `first` on add to their tensor's digest: below 2^64, and added modulo that. */
+  elementDigest(values: Float32Array, first: number): bigint;
   /** Memory that only this process uses (pages appear when touched). */
   createRegion(bytes: number): number;
   /** A descriptor of anonymous shared memory (memfd; elsewhere an unlinked file) that children can inherit. */
@@ -25,6 +27,8 @@ export interface Native {
   writeRegion(region: number, offset: number, from: Uint8Array): void;
   /** Enqueues a copy of `from` (taken at once) into a region, in queue order. Returns its sequence number. */
   upload(queue: number, region: number, offset: number, from: Uint8Array): number;
+  /** CRC-32, as in gzip and PNG, of bytes that follow those of checksum `value` (0: none). Takes the caller's time. */
+  crc32(bytes: Uint8Array, value: number): number;
   /** A queue runs its ops in order on its own thread with a pool of `threads` workers (the thread included). */
   createQueue(threads: number): number;
   destroyQueue(queue: number): void;

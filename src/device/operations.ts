@@ -1,6 +1,6 @@
 /**
  * Floating-point operations of an op, as the ledger counts them: a multiplication and an addition are two. Attention counts
- * the causal half only. Ops that only move data count nothing, nor do the optimizer and the gradient norm: the count is the
+ * the causal half only, and of that what a window leaves. Ops that only move data count nothing, nor do the optimizer and the gradient norm: the count is the
  * model's own work, which ZeRO never shards (the law: the same on every rank at every stage).
  */
 import type { OpArgs, OpName } from "./ops.ts";
@@ -10,13 +10,18 @@ interface AttentionSizes {
   readonly seq: number;
   readonly heads: number;
   readonly headDim: number;
+  readonly window: number;
   /** As many as queries where they are left out. */
   readonly keys?: number;
 }
 
-/** Query t sees the keys before the queries, and t + 1 more. */
-const attentionPairs = ({ batch, seq, heads, headDim, keys = seq }: AttentionSizes): number =>
-  batch * heads * headDim * (seq * (keys - seq) + (seq * (seq + 1)) / 2);
+/** Query t sees the keys before the queries, and t + 1 more; or as many of those as the window has. */
+function attentionPairs({ batch, seq, heads, headDim, window, keys = seq }: AttentionSizes): number {
+  const earlier = keys - seq;
+  const growing = Math.min(seq, Math.max(0, window - earlier));
+  const seen = growing * earlier + (growing * (growing + 1)) / 2 + (seq - growing) * window;
+  return batch * heads * headDim * seen;
+}
 
 type Counter<K extends OpName> = (args: OpArgs<K>) => number;
 

@@ -58,6 +58,8 @@ const attentionFields = {
   out: "span",
   outStride: "size",
   lse: "span",
+  /** At least 1: keys that a query sees, its own the last of them; all before it where that is as many as there are. */
+  window: "size",
   dropProbability: "real",
   dropKey: "key",
   firstSample: "key",

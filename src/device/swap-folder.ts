@@ -20,6 +20,7 @@ import {
 import { hostname, uptime } from "node:os";
 import { join, resolve } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 
 const namePattern = /^shunya-swap-\d+-[0-9a-f]+$/;
 const ownerFile = "owner.json";
@@ -81,7 +82,7 @@ export class SwapFolder implements Disposable {
       renameSync(unfinished, this.path);
     } catch (error) {
       rmSync(unfinished, { recursive: true, force: true });
-      throw new UsageError(`${parent}: no folder for swap files can be made in it: ${(error as Error).message}`);
+      throw new UsageError(`${parent}: no folder for swap files can be made in it: ${reasonOf(error)}`);
     }
     if (own.size === 0) watchEnd();
     own.add(this.path);
@@ -180,7 +181,7 @@ export function swapGround(folder: string): SwapGround {
   try {
     accessSync(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
-    refuse(`cannot be written: ${(error as Error).message}`);
+    refuse(`cannot be written: ${reasonOf(error)}`);
   }
   const { bavail, bsize, type } = statfsSync(folder);
   return { freeBytes: bavail * bsize, isMemory: process.platform === "linux" && memoryTypes.has(type) };

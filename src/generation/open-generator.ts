@@ -4,8 +4,17 @@ import { ProcessGroup } from "../comm/group.ts";
 import { type ParsedConfig, parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { type Override, resolveConfig } from "../config/resolve.ts";
 import { checkVocabulary } from "../data/vocabulary.ts";
+import {
+  anObject,
+  checkArgument,
+  checkOptions,
+  either,
+  type Kinds,
+  path as pathKind,
+  required,
+} from "../errors/options.ts";
 import { initializeIn, noticesOf } from "../launch/initialize.ts";
-import { joinWorld, type World, type WorldOptions } from "../launch/world.ts";
+import { enterWorld, type World, type WorldOptions, worldKinds } from "../launch/world.ts";
 import { createLogger, type Logger } from "../log/logger.ts";
 import type { LanguageBatch } from "../nn/models/language-model.ts";
 import { createModel, isLlama, type ModelConfig } from "../nn/models/models.ts";
@@ -23,6 +32,13 @@ export interface OpenGeneratorOptions extends WorldOptions {
   readonly config?: string | object | undefined;
 }
 
+const kinds: Kinds<OpenGeneratorOptions> = {
+  ...worldKinds,
+  adapter: pathKind,
+  tokenizer: pathKind,
+  config: either(pathKind, anObject),
+};
+
 /**
  * Opens a folder with config.json, weights and perhaps a tokenizer; or a checkpoint of `train`, or a folder of them: its newest undamaged
  * one, with the adapters that the run had. Every rank of the world calls it alike. Nothing of it trains: it has neither gradients nor
@@ -30,7 +46,9 @@ export interface OpenGeneratorOptions extends WorldOptions {
  * @throws ModelError, CheckpointError, UsageError, ConfigError, MemoryBudgetError
  */
 export async function openGenerator(folder: string, options: OpenGeneratorOptions = {}): Promise<TextGenerator> {
-  const world = joinWorld(options);
+  checkArgument("openGenerator", "folder", folder, required(pathKind));
+  checkOptions("openGenerator", options, kinds);
+  const world = enterWorld(options, budgetAdvice);
   const logger = createLogger({ rank: world.rank });
   const { source, tokenizer, engineConfig } = await openIn(world, folder, options, logger);
   await using _source = source;
@@ -82,6 +100,10 @@ async function tokenizerOf(source: ModelSource, given: string | undefined, logge
     );
   return tokenizer;
 }
+
+/** Nothing is trained here: what is held are weights, keys and values, and one pass. */
+const budgetAdvice =
+  "a larger --device-memory (deviceMemoryBytes), fewer tokens or a shorter prompt, or a --config with bf16, or with stage 3 on several ranks";
 
 /** A training configuration may name any batch; none is trained on here. */
 function inferenceConfig(given: OpenGeneratorOptions["config"], worldSize: number): ReturnType<typeof resolveConfig> {

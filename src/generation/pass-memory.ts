@@ -40,7 +40,7 @@ export async function readingBytes(model: LanguageModel, { capacity, passTokens,
   // The last pass that fits sees the most keys; a short one is another path of the kernels.
   for (const count of new Set([tokens, 1])) {
     using tape = new Tape({ device, dtype, training: false, random: new RandomKeys(0) });
-    cache.clear();
+    cache.clear(capacity);
     cache.add(capacity - count);
     const logits = await twin.nextLogits(tape, tape.integers(new Int32Array(count), [1, count]), cache);
     tape.make(logits.shape, "f32"); // as they are read

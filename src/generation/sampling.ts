@@ -1,5 +1,5 @@
 /** From a model's logits to one token: temperature, the likeliest k, the likeliest that make up a share p, and a draw among those. */
-import { NumericalError, UsageError } from "../errors/errors.ts";
+import { NumericalError } from "../errors/errors.ts";
 import { uniform } from "../tensor/random.ts";
 
 export interface Sampling {
@@ -20,18 +20,6 @@ export interface Choice {
   readonly token: number;
   /** Adds up to 1 over all choices. */
   readonly probability: number;
-}
-
-/** @throws UsageError */
-export function checkSampling({ temperature, topK, topP, seed }: Sampling): void {
-  const fail = (name: string, found: unknown, wanted: string): never => {
-    throw new UsageError(`${name}: found ${String(found)}; wanted ${wanted}`);
-  };
-  if (!(Number.isFinite(temperature) && temperature >= 0)) fail("temperature", temperature, "a number of at least 0");
-  if (topK !== undefined && !(Number.isSafeInteger(topK) && topK >= 1))
-    fail("topK", topK, "a whole number of at least 1");
-  if (topP !== undefined && !(topP > 0 && topP <= 1)) fail("topP", topP, "a number above 0 and of at most 1");
-  if (!(Number.isSafeInteger(seed) && seed >= 0)) fail("seed", seed, "a whole number of at least 0");
 }
 
 /** @param index of the draw; equal seeds and indices draw alike @throws NumericalError where a logit is not finite */

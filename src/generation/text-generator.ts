@@ -1,10 +1,13 @@
 /** Text from a running model: `for await (const piece of model.generate(prompt))`. */
 import { UsageError } from "../errors/errors.ts";
+import { anObject, checkArgument, checkOptions, type Kinds, required, text as textKind } from "../errors/options.ts";
 import type { LanguageBatch, LanguageModel } from "../nn/models/language-model.ts";
+import { encodeInTime } from "../tokenizer/bounded.ts";
 import { answerClosing, renderChat } from "../tokenizer/chat.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Engine } from "../zero/engine.ts";
-import { checkSampling, type Sampling } from "./sampling.ts";
+import { generateKinds } from "./option-kinds.ts";
+import type { Sampling } from "./sampling.ts";
 import { StopText } from "./stop-text.ts";
 import { generateTokens, sharesParameters, type TokenFinish } from "./tokens.ts";
 
@@ -46,6 +49,14 @@ export interface TextGeneratorParts {
   readonly sampling?: ModelSampling | undefined;
 }
 
+const partKinds: Kinds<TextGeneratorParts> = {
+  engine: required(anObject),
+  model: required(anObject),
+  tokenizer: required(anObject),
+  sampling: anObject,
+  endTokens: { wanted: "a list of token ids", holds: (value) => Array.isArray(value) && value.every(Number.isInteger) },
+};
+
 /** With `await using` it takes its engine with it. */
 export class TextGenerator implements AsyncDisposable {
   readonly engine: Engine<LanguageBatch>;
@@ -56,7 +67,9 @@ export class TextGenerator implements AsyncDisposable {
   readonly sampling: ModelSampling | undefined;
 
   /** For an engine that runs already, such as one that trains. */
-  constructor({ engine, model, tokenizer, endTokens = [], sampling }: TextGeneratorParts) {
+  constructor(parts: TextGeneratorParts) {
+    checkOptions("TextGenerator", parts, partKinds);
+    const { engine, model, tokenizer, endTokens = [], sampling } = parts;
     this.sampling = sampling;
     this.engine = engine;
     this.tokenizer = tokenizer;
@@ -77,12 +90,12 @@ export class TextGenerator implements AsyncDisposable {
 
   /** The tokens that the model reads first. @throws UsageError, DataError for a chat without a template or one it refuses */
   encode(prompt: string, { chat = false }: Pick<GenerateOptions, "chat"> = {}): Int32Array {
-    if (typeof prompt !== "string") throw new UsageError(`prompt: found ${typeof prompt}; wanted text`);
+    checkArgument("generate", "prompt", prompt, required(textKind));
     if (prompt === "") throw new UsageError("the prompt is empty; give at least one character");
     const { tokenizer } = this;
-    if (!chat) return Int32Array.from(tokenizer.encode(prompt, { addSpecialTokens: true }));
+    if (!chat) return Int32Array.from(encodeInTime(tokenizer, prompt, { addSpecialTokens: true }));
     const text = renderChat([{ role: "user", content: prompt }], tokenizer.settings, { addGenerationPrompt: true });
-    return Int32Array.from(tokenizer.encode(text));
+    return Int32Array.from(encodeInTime(tokenizer, text));
   }
 
   /**
@@ -92,11 +105,9 @@ export class TextGenerator implements AsyncDisposable {
    * @throws UsageError for options that cannot be, and what the engine throws
    */
   async *generate(prompt: string, options: GenerateOptions = {}): AsyncGenerator<string, GenerationEnd> {
+    checkOptions("generate", options, generateKinds);
     const sampling = samplingOf(options, this.sampling);
     const most = options.tokens ?? generateDefaults.tokens;
-    checkSampling(sampling);
-    if (!(Number.isSafeInteger(most) && most >= 1))
-      throw new UsageError(`tokens: found ${most}; wanted a whole number of at least 1`);
     const closing = options.chat ? answerClosing(this.tokenizer.settings) : undefined;
     const closingTokens = closing === undefined ? [] : this.tokenizer.encode(closing);
     const isOneToken = closingTokens.length === 1;

@@ -36,7 +36,8 @@ export const passTokens = 512;
 
 /**
  * Yields the tokens that follow `prompt`; one that ends the text is not among them. Keys and values are kept, so that each token is
- * read once. A text that has grown as long as the model takes goes on with the newest half of that, which is read anew.
+ * read once. A text that has grown as long as the model takes goes on with the newest half of that, which is read anew; and one that
+ * turns from a short text to a long one, as longrope tells them apart, is read anew as a whole.
  *
  * It is called between two steps: where parameters are shared by every rank alike, and all read to the same end; else by any rank, with
  * any prompt. The model is whole on the device meanwhile, where that fits (`engine.withWhole`). All memory goes when the loop over the
@@ -48,17 +49,20 @@ export async function* generateTokens(
   options: TokenOptions,
 ): AsyncGenerator<number, TokenFinish> {
   if (prompt.length === 0) throw new UsageError("the prompt has no tokens; give at least one character");
-  const { longestSequence } = model;
+  const { longestSequence, shortTextTokens = Infinity } = model;
   const capacity = Math.min(longestSequence, prompt.length + options.tokens - 1);
   const dtype: DType = engine.plan.residences.parameters.dtype;
   using _whole = await engine.holdWhole(await readingBytes(model, { capacity, passTokens, dtype }));
   using cache = new KeyValueCache(engine.device, model.keyValueShape, capacity, dtype);
   const text = [...prompt];
   let unread: readonly number[] = text.slice(-longestSequence);
+  cache.clear(unread.length);
   for (let i = 0; i < options.tokens; i++) {
-    if (cache.length + unread.length > longestSequence) {
-      cache.clear();
-      unread = text.slice(-Math.ceil(longestSequence / 2));
+    const tokens = cache.length + unread.length;
+    const becomesLong = cache.length <= shortTextTokens && tokens > shortTextTokens;
+    if (tokens > longestSequence || becomesLong) {
+      unread = text.slice(-(tokens > longestSequence ? Math.ceil(longestSequence / 2) : tokens));
+      cache.clear(unread.length);
     }
     const logits = await read({ engine, model }, cache, unread);
     const own = sampleToken(logits.subarray(0, options.vocabularySize), options, i);

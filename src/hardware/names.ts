@@ -1,6 +1,7 @@
 /** Presets by name, as people write them: "a100 40gb" is A100-40GB. */
-import { editDistance } from "../config/spelling.ts";
+
 import { UsageError } from "../errors/errors.ts";
+import { editDistance } from "../errors/spelling.ts";
 
 interface Named {
   readonly name: string;

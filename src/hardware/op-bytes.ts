@@ -30,7 +30,7 @@ const counters: { readonly [K in OpName]?: Counter<K> } = {
   matmul: (a) =>
     each((a.m + a.n) * a.k, a.dtype, 1) +
     each(a.m * a.n, a.cType, (a.accumulate ? 2 : 1) + (a.preActivation === null ? 0 : 1)),
-  attention: (a) => attentionBytes(a, a.keys, 1),
+  attention: (a) => attentionBytes(a, Math.min(a.keys, a.window + a.seq - 1), 1),
   attentionBackward: (a) => attentionBytes(a, a.seq, 2),
   layerNorm: (a) => each(a.rows * a.cols, a.dtype, 2),
   layerNormBackward: (a) => each(a.rows * a.cols, a.dtype, a.accumulateInput ? 4 : 3),

@@ -5,6 +5,7 @@ import { basename, join } from "node:path";
 import { parseModelConfig } from "../checkpoint/architectures.ts";
 import { configName } from "../checkpoint/weight-names.ts";
 import { ModelError, ShunyaError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { tokenizerName } from "../tokenizer/open.ts";
 import { ChangedFile, fetchBlob } from "./blob.ts";
 import { isThere, missingFiles, RepositoryCache } from "./cache.ts";
@@ -70,7 +71,7 @@ export async function fetchModel(
     }
     if (error instanceof ShunyaError || (error as NodeJS.ErrnoException).code === undefined) throw error;
     throw new ModelError(
-      `${titleOf(repository)} cannot be kept in ${cache.folder}: ${(error as Error).message}; name another folder with HF_HUB_CACHE`,
+      `${titleOf(repository)} cannot be kept in ${cache.folder}: ${reasonOf(error)}; name another folder with HF_HUB_CACHE`,
       { cause: error },
     );
   } finally {

@@ -6,14 +6,16 @@ import { parseConfigFile, parseConfigObject } from "../config/json.ts";
 import { resolveConfig } from "../config/resolve.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import { lockNotices } from "../device/locked-memory.ts";
+import { anObject, checkOptions, either, type Kinds, path, required, signal, withMethods } from "../errors/options.ts";
 import { createLogger, type Logger } from "../log/logger.ts";
 import { Engine, type EngineOptions } from "../zero/engine.ts";
+import { modelKind, seedKind, weightsKind } from "../zero/engine-options.ts";
 import type { WeightSource } from "../zero/weights.ts";
 import { joinLaunched } from "./join.ts";
 import { checkFolders, pinnedKinds } from "./offload.ts";
 import { reportOn } from "./reporting.ts";
 import { resumeIn } from "./resume.ts";
-import { joinWorld, type World, type WorldOptions } from "./world.ts";
+import { enterWorld, type World, type WorldOptions, worldKinds } from "./world.ts";
 
 export interface InitializeOptions<B extends object> extends WorldOptions {
   /** A module whose forward makes one number, the loss, from a batch. Constructing it has allocated nothing. */
@@ -22,11 +24,15 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
   readonly config: string | object;
   /** Seed of initial weights and dropout. Defaults to 42. */
   readonly seed?: number;
-  /** Initial weights by name; the others are drawn. */
+  /**
+   * Initial weights by name; the others are drawn. Where they are a model folder's (`openModelFolder`), checkpoints leave frozen
+   * parameters there.
+   */
   readonly weights?: WeightSource;
   /**
    * A checkpoint of `saveCheckpoint`, or a folder of them: its newest undamaged one. Training goes on after its step
-   * (`engine.steps`) as if it had never stopped; world size and stage may be others. `weights` are not used then.
+   * (`engine.steps`) as if it had never stopped; world size and stage may be others. `weights` are then read for
+   * frozen parameters that the checkpoint left in their folder, instead of the folder that it names, and for nothing else.
    */
   readonly resume?: string;
   /** What the run is made of beside the configuration, as given to `saveCheckpoint`: what changed is said. */
@@ -37,13 +43,26 @@ export interface InitializeOptions<B extends object> extends WorldOptions {
   readonly signal?: AbortSignal;
 }
 
+const kinds: Kinds<InitializeOptions<object>> = {
+  ...worldKinds,
+  model: modelKind,
+  config: required(either(path, anObject)),
+  seed: seedKind,
+  weights: weightsKind,
+  resume: path,
+  run: anObject,
+  logger: withMethods("a logger", ["debug", "info", "warn", "warnOnce", "error"]),
+  signal,
+};
+
 /**
  * Makes this rank's engine. Every rank of the world calls it with the same model and configuration. The engine owns its
  * device and group: `await using engine = await initialize(...)` frees everything at the end.
  * @throws ConfigError, CheckpointError, MemoryBudgetError, UsageError
  */
 export async function initialize<B extends object>(options: InitializeOptions<B>): Promise<Engine<B>> {
-  const world = joinWorld(options);
+  checkOptions<InitializeOptions<object>>("initialize", options as unknown as InitializeOptions<object>, kinds);
+  const world = enterWorld(options);
   const file = typeof options.config === "string" ? parseConfigFile(options.config) : parseConfigObject(options.config);
   const launched = world.stopSignal !== undefined;
   const worldSizeFrom = launched
@@ -76,7 +95,9 @@ export async function initializeIn<B extends object>(
   const { model, weights, run, resume: path } = options;
   const logger = options.logger ?? createLogger({ rank: world.rank });
   await using saved =
-    path === undefined ? undefined : await resumeIn(world, { path, model, config, seed: options.seed, run }, logger);
+    path === undefined
+      ? undefined
+      : await resumeIn(world, { path, model, config, seed: options.seed, run, weights }, logger);
   const seed = options.seed ?? saved?.manifest.seed;
   const signals = [options.signal, world.stopSignal].filter((s) => s !== undefined);
   return await Engine.create({

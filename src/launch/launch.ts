@@ -24,6 +24,8 @@ export interface LaunchOptions {
   readonly onMessage?: (rank: number, payload: unknown) => void;
   /** Told of the first failure, and of a first Ctrl-C. */
   readonly logger: Logger;
+  /** What the ranks end before they stop. Defaults to a step. */
+  readonly unit?: "step" | "token";
 }
 
 export interface Launch {
@@ -122,7 +124,7 @@ function forwardStops(supervisor: RankSupervisor, options: LaunchOptions): Stops
       return;
     }
     askedAt = now;
-    options.logger.info("stopping after this step; once more ends the ranks at once");
+    options.logger.info(`stopping after this ${options.unit ?? "step"}; once more ends the ranks at once`);
     supervisor.stop();
   };
   for (const signal of signals) process.on(signal, request);

@@ -6,7 +6,7 @@ import { CpuBackend } from "../device/cpu.ts";
 import { Device } from "../device/device.ts";
 import { mapMemory } from "../device/map-memory.ts";
 import { loadNative } from "../device/native.ts";
-import { UsageError } from "../errors/errors.ts";
+import { checkOptions, type Kinds, numberThat, wholeNumber } from "../errors/options.ts";
 import { defaultThreads } from "./environment.ts";
 import { joinLaunched } from "./join.ts";
 
@@ -35,23 +35,23 @@ export interface World {
 
 const mostThreads = 1024;
 
-function checkWorldOptions(options: WorldOptions): void {
-  const { threads = 1, deadlineMs = 1 } = options;
-  const fail = (name: string, found: unknown, wanted: string): never => {
-    throw new UsageError(`${name}: found ${String(found)}; wanted ${wanted}`);
-  };
-  if (!Number.isInteger(threads) || threads < 1 || threads > mostThreads)
-    fail("threads", threads, `a whole number from 1 to ${mostThreads}`);
-  for (const name of ["deviceMemoryBytes", "hostMemoryBytes"] as const) {
-    const { [name]: bytes = 1 } = options;
-    if (!(bytes > 0 && bytes <= Number.MAX_SAFE_INTEGER)) fail(name, bytes, "a positive number of bytes");
-  }
-  if (!(deadlineMs >= 1 && deadlineMs <= 2 ** 31 - 1)) fail("deadlineMs", deadlineMs, "milliseconds, 1 or more");
-}
+const bytes = numberThat("a positive number of bytes", (value) => value > 0 && value <= Number.MAX_SAFE_INTEGER);
+
+export const worldKinds: Kinds<WorldOptions> = {
+  threads: wholeNumber(1, mostThreads),
+  deviceMemoryBytes: bytes,
+  hostMemoryBytes: bytes,
+  deadlineMs: numberThat("milliseconds, 1 or more", (value) => value >= 1 && value <= 2 ** 31 - 1),
+};
 
 /** Joins the world that `shunya launch` or `shunya train` made; a process that nobody launched is a world of one. */
 export function joinWorld(options: WorldOptions = {}): World {
-  checkWorldOptions(options);
+  checkOptions("joinWorld", options, worldKinds);
+  return enterWorld(options);
+}
+
+/** The same for options that were checked, which may hold more. @param budgetAdvice what to do where a budget does not hold */
+export function enterWorld(options: WorldOptions, budgetAdvice?: string): World {
   const native = loadNative();
   const launched = joinLaunched();
   const rank = launched?.rank ?? 0;
@@ -74,7 +74,7 @@ export function joinWorld(options: WorldOptions = {}): World {
     ...(deviceMemoryBytes !== undefined && { device: deviceMemoryBytes }),
     ...(hostMemoryBytes !== undefined && { host: hostMemoryBytes }),
   };
-  const device = new Device({ backend, arenaBytes, budgets });
+  const device = new Device({ backend, arenaBytes, budgets, budgetAdvice });
   const deadlineMs = options.deadlineMs ?? 600_000;
   const describeTag = (tag: number): string => backend.tagNames(tag);
   const transport = new SharedMemoryTransport({ rank, worldSize, control, arenas, deadlineMs, describeTag });

@@ -2,6 +2,7 @@
 import { appendFileSync, closeSync, fstatSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { UsageError } from "../errors/errors.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import { isReplaceable, makeFolder } from "./earlier-file.ts";
 
 /** The folders output_path and job_name. */
@@ -26,12 +27,13 @@ export class AppendFile {
     const begin = firstWords ?? (typeof head === "string" ? head : "");
     try {
       makeFolder(dirname(path), levels);
-      if (!isReplaceable(path, (found) => found.startsWith(begin)))
+      if (!isReplaceable(path, (found) => found.startsWith(begin), `${setting}: ${path}`))
         throw new Error("it holds something else; remove it first");
       this.#descriptor = openSync(path, "a");
       if (fstatSync(this.#descriptor).size === 0) this.append(head);
     } catch (error) {
-      throw new UsageError(`${setting}: ${path} cannot be written: ${(error as Error).message}, or give another path`);
+      if (error instanceof UsageError) throw error;
+      throw new UsageError(`${setting}: ${path} cannot be written: ${reasonOf(error)}, or give another path`);
     }
   }
 

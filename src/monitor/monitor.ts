@@ -1,5 +1,6 @@
 /** Metrics in formats that other tools read, under DeepSpeed's tags, by the number of samples that training has seen. */
 import type { ResolvedConfig } from "../config/types.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { Logger } from "../log/logger.ts";
 import type { StepRecord } from "../zero/record.ts";
 import { CsvMonitor } from "./csv.ts";
@@ -70,7 +71,7 @@ export class Monitors implements Disposable {
       write();
     } catch (error) {
       this.#open.delete(monitor);
-      this.#logger.warnOnce(monitor.name, `${monitor.name} ends here, training goes on: ${(error as Error).message}`);
+      this.#logger.warnOnce(monitor.name, `${monitor.name} ends here, training goes on: ${reasonOf(error)}`);
       monitor.close();
     }
   }

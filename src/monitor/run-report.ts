@@ -4,6 +4,7 @@
  */
 import { writeFileSync } from "node:fs";
 import type { ReportingConfig } from "../config/types.ts";
+import { reasonOf } from "../errors/system-error.ts";
 import type { Logger } from "../log/logger.ts";
 import type { Plan } from "../plan/plan.ts";
 import { CommunicationTotals, renderStepTraffic } from "../report/communication.ts";
@@ -96,7 +97,7 @@ export class RunReport implements Disposable {
       writeFileSync(options.outputFile, `${profile}\n`);
       return `The profile of step ${record.step} is in ${options.outputFile}.`;
     } catch (error) {
-      logger.warn(`flops_profiler.output_file: ${options.outputFile}: ${(error as Error).message}; here it is instead`);
+      logger.warn(`flops_profiler.output_file: ${options.outputFile}: ${reasonOf(error)}; here it is instead`);
       return profile;
     }
   }

@@ -20,6 +20,7 @@ export class KeyValueCache {
   readonly capacity: number;
   readonly #layers: { readonly keys: Tensor; readonly values: Tensor }[] = [];
   #length = 0;
+  #announced = 0;
 
   /** Takes all of its memory at once. @param dtype the activations' @throws MemoryBudgetError */
   constructor(device: Device, { layers, width }: KeyValueShape, capacity: number, dtype: DType) {
@@ -53,9 +54,21 @@ export class KeyValueCache {
     this.#length += tokens;
   }
 
-  /** Forgets what was read, and keeps the memory. */
-  clear(): void {
+  /**
+   * Tokens of the whole text once `next` more are read: so many, or as many as were announced. Where positions of a long text turn
+   * otherwise than those of a short one, its first pass must know.
+   */
+  textTokens(next: number): number {
+    return Math.max(this.#announced, this.#length + next);
+  }
+
+  /**
+   * Forgets what was read, and keeps the memory.
+   * @param textTokens of the text that is read next, in any number of passes; it may grow on. Left out: as many as its first pass has
+   */
+  clear(textTokens = 0): void {
     this.#length = 0;
+    this.#announced = textTokens;
   }
 
   dispose(): void {

@@ -1,4 +1,16 @@
 /** The layers of transformers. Weights keep the element order of the files they come from (contracts 9). */
+import {
+  checkArgument,
+  checkOptions,
+  dropShare,
+  type Kinds,
+  numberThat,
+  oneOf,
+  required,
+  text,
+  truth,
+  wholeNumber,
+} from "../errors/options.ts";
 import { causalAttention, type EarlierKeys } from "../tensor/ops/attention.ts";
 import { dropout, gelu, scale } from "../tensor/ops/elementwise.ts";
 import { embedding } from "../tensor/ops/embedding.ts";
@@ -19,6 +31,12 @@ export interface LinearOptions {
   readonly std?: number;
 }
 
+const size = required(wholeNumber(1));
+const layout = oneOf(["outIn", "inOut"]);
+const std = numberThat("a number of at least 0", (value) => value >= 0 && Number.isFinite(value));
+
+const linearKinds: Kinds<LinearOptions> = { bias: truth, layout, std };
+
 /** y = x W + b, or gelu of it. With an adapter (LoRA), W is W plus the product of two small matrices. */
 export class Linear extends Module {
   readonly weight: Parameter;
@@ -30,6 +48,9 @@ export class Linear extends Module {
 
   constructor(inputs: number, outputs: number, options: LinearOptions = {}) {
     super();
+    checkArgument("Linear", "inputs", inputs, size);
+    checkArgument("Linear", "outputs", outputs, size);
+    checkOptions("Linear", options, linearKinds);
     this.#layout = options.layout ?? "outIn";
     const shape = this.#layout === "outIn" ? [outputs, inputs] : [inputs, outputs];
     this.weight = new Parameter(shape, { kind: "normal", mean: 0, std: options.std ?? 1 / Math.sqrt(3 * inputs) });
@@ -128,6 +149,8 @@ export class Dropout extends Module {
   /** @param name tells this dropout from the model's others; random numbers depend on it */
   constructor(probability: number, name: string) {
     super();
+    checkArgument("Dropout", "probability", probability, required(dropShare));
+    checkArgument("Dropout", "name", name, required(text));
     this.#probability = probability;
     this.#name = name;
   }
@@ -148,6 +171,17 @@ export interface AttentionLayerOptions {
   readonly projectionStd?: number;
 }
 
+const attentionKinds: Kinds<AttentionLayerOptions> = {
+  hidden: size,
+  heads: size,
+  name: required(text),
+  attentionDropout: dropShare,
+  residualDropout: dropShare,
+  layout,
+  std,
+  projectionStd: std,
+};
+
 const withStd = (layout: WeightLayout | undefined, std: number | undefined): LinearOptions => ({
   ...(layout && { layout }),
   ...(std !== undefined && { std }),
@@ -162,6 +196,7 @@ export class CausalSelfAttention extends Module {
 
   constructor(options: AttentionLayerOptions) {
     super();
+    checkOptions("CausalSelfAttention", options, attentionKinds);
     const { hidden, layout, std, projectionStd } = options;
     this.c_attn = new Linear(hidden, 3 * hidden, withStd(layout, std));
     this.c_proj = new Linear(hidden, hidden, withStd(layout, projectionStd));
@@ -195,6 +230,16 @@ export interface MlpOptions {
   readonly projectionStd?: number;
 }
 
+const mlpKinds: Kinds<MlpOptions> = {
+  hidden: size,
+  inner: wholeNumber(1),
+  name: required(text),
+  residualDropout: dropShare,
+  layout,
+  std,
+  projectionStd: std,
+};
+
 /** The feed-forward half of a block, with GPT-2's names: up, GELU, down. */
 export class Mlp extends Module {
   readonly c_fc: Linear;
@@ -203,6 +248,7 @@ export class Mlp extends Module {
 
   constructor(options: MlpOptions) {
     super();
+    checkOptions("Mlp", options, mlpKinds);
     const inner = options.inner ?? 4 * options.hidden;
     this.c_fc = new Linear(options.hidden, inner, withStd(options.layout, options.std));
     this.c_proj = new Linear(inner, options.hidden, withStd(options.layout, options.projectionStd));

@@ -1,8 +1,9 @@
 /** LoRA: which layers get an adapter. Names and defaults are PEFT's, so that adapters can be exchanged with it. */
-import { nearest } from "../config/spelling.ts";
+
 import type { LoraConfig } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
+import { nearest } from "../errors/spelling.ts";
 import { Linear } from "./layers.ts";
 import { Module } from "./module.ts";
 
@@ -32,6 +33,22 @@ export function addAdapters(model: Module, lora: LoraConfig): void {
       throw new UsageError(
         `layer ${name} has an adapter of rank ${layer.rank} already; wanted ${lora.rank}: make another model`,
       );
+  }
+}
+
+/**
+ * A product of two factors has at most the rank of the layer's smaller width: more is memory and time for nothing. Adapters of others
+ * are taken as they are. @throws UsageError
+ */
+export function checkRank(model: Module, { rank, targets }: Pick<LoraConfig, "rank" | "targets">): void {
+  const layers = linearsOf(model);
+  const matches = targetsIn([...layers.keys()], targets);
+  for (const [name, { weight }] of layers) {
+    const width = Math.min(...weight.shape);
+    if (rank <= width || !matches(name)) continue;
+    throw new UsageError(
+      `shunya.lora.rank: found ${rank}; wanted at most ${width}, the smaller width of layer ${name}: a higher rank adds nothing`,
+    );
   }
 }
 

@@ -1,5 +1,6 @@
 /** Parameters are lazy: a name, a shape and a way to begin. Constructing a module allocates nothing (contracts 6). */
 import { NotGatheredError } from "../errors/errors.ts";
+import { checkArgument, checkOptions, type Kind, type Kinds, required, truth } from "../errors/options.ts";
 import type { Shape, Tensor } from "../tensor/tensor.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import type { Weight } from "../tensor/weight.ts";
@@ -18,6 +19,18 @@ export interface Binding {
   takeGradient(parameter: Parameter): { tensor: Tensor; accumulate: boolean };
 }
 
+export interface ParameterOptions {
+  /** Defaults to true. */
+  readonly trainable?: boolean;
+}
+
+const optionKinds: Kinds<ParameterOptions> = { trainable: truth };
+
+const shapeKind: Kind = required({
+  wanted: "a list of positive whole numbers",
+  holds: (value) => Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size > 0),
+});
+
 export class Parameter implements Weight {
   readonly shape: Shape;
   readonly initialiser: Initialiser;
@@ -27,7 +40,9 @@ export class Parameter implements Weight {
   name = "(unnamed)";
   #binding: Binding | undefined;
 
-  constructor(shape: Shape, initialiser: Initialiser, options: { trainable?: boolean } = {}) {
+  constructor(shape: Shape, initialiser: Initialiser, options: ParameterOptions = {}) {
+    checkArgument("Parameter", "shape", shape, shapeKind);
+    checkOptions("Parameter", options, optionKinds);
     this.shape = shape;
     this.initialiser = initialiser;
     this.trainable = options.trainable ?? true;

@@ -1,7 +1,7 @@
 /** The answer to "what fits, and what does it cost": the stages side by side, what is recommended, and where nothing fits what would. */
 import type { OffloadDevice, Stage } from "../config/types.ts";
 import { UsageError } from "../errors/errors.ts";
-import type { Placement } from "../plan/placement.ts";
+import { type Placement, placements } from "../plan/placement.ts";
 import type { Estimate } from "./estimate.ts";
 import { deviceAllowance, headroomBytes, type RankRoom, type Shortage, shortagesOf } from "./fit.ts";
 import { placementAt } from "./footprint.ts";
@@ -70,7 +70,9 @@ export async function answerPlan(subject: PlanSubject, asked: AskedPlacement): P
     tried: found.tried,
     recommended,
     splits: await splitsOf(subject, room, asked, choice),
-    remedies: recommended ? await withoutOffload(subject, recommended.placement) : await remediesOf(subject),
+    remedies: recommended
+      ? await withoutOffload(subject, recommended.placement)
+      : await remediesOf(subject, openIn(found.tried, room)),
   };
 }
 
@@ -128,14 +130,29 @@ async function splitsOf(
 const leastSeqLength = 128;
 const mostRanks = 4096;
 
-async function remediesOf(subject: PlanSubject): Promise<Remedy[]> {
+/**
+ * Placements that fewer activations can make fit: what else they hold is short of nothing. The others need no second look, and each look
+ * at a large model takes its time.
+ */
+function openIn(tried: readonly Weighed[], room: RankRoom): Placement[] {
+  const isOpen = ({ estimate }: Weighed): boolean => {
+    const { parametersBytes, gradientsBytes, optimizerBytes } = estimate.device;
+    const totalBytes = parametersBytes + gradientsBytes + optimizerBytes;
+    return shortagesOf({ ...estimate, device: { ...estimate.device, totalBytes } }, room).length === 0;
+  };
+  return tried.filter(isOpen).map(({ placement }) => placement);
+}
+
+/** @param open placements at the asked ranks that fewer activations can make fit */
+async function remediesOf(subject: PlanSubject, open: readonly Placement[]): Promise<Remedy[]> {
   const { asked } = subject;
   const remedies: Remedy[] = [];
   const firstThatFits = async (change: Remedy["change"], variants: readonly Variant[]): Promise<void> => {
     const last = variants.at(-1);
-    if (!last || !(await whatFits(subject, last))) return; // nor does anything less
+    const among = change === "ranks" ? placements() : open;
+    if (!last || !(await whatFits(subject, last, among))) return; // nor does anything less
     for (const variant of variants) {
-      const placement = await whatFits(subject, variant);
+      const placement = await whatFits(subject, variant, among);
       if (!placement) continue;
       remedies.push({ change, variant, placement });
       return;
@@ -173,10 +190,14 @@ async function withoutOffload(subject: PlanSubject, { offloadOptimizer }: Placem
 }
 
 /** The recommended placement with one sequence in a micro-batch. */
-export async function whatFits(subject: PlanSubject, variant: Variant): Promise<Placement | undefined> {
+export async function whatFits(
+  subject: PlanSubject,
+  variant: Variant,
+  among: readonly Placement[] = placements(),
+): Promise<Placement | undefined> {
   const room = subject.roomOf(variant);
   if (deviceAllowance(room) === 0) return undefined; // without asking what nothing has room for
-  const found: Recommendation | object = await recommend(subject.estimateOf(variant), room, batchChoice(1));
+  const found: Recommendation | object = await recommend(subject.estimateOf(variant), room, batchChoice(1), among);
   return "placement" in found ? found.placement : undefined;
 }
 

@@ -106,7 +106,7 @@ export function footprintOf(planned: PlannedFootprint, job: FootprintJob, placem
       buffersBytes,
       totalBytes: statesBytes(states, "device") + activationsBytes + buffersBytes,
     },
-    hostBytes: statesBytes(states, "host") + reducedBytes(states, job) + hostBuffersBytes(planned, like) * size,
+    hostBytes: statesBytes(states, "host") + reducedBytes(states, job) + stagingBytes(planned, like, job) * size,
     diskBytes: statesBytes(states, "disk"),
     commElements: commElementsOf(placement.stage, job.parameters, job.ranks),
     parts: [],
@@ -117,11 +117,19 @@ export function footprintOf(planned: PlannedFootprint, job: FootprintJob, placem
 const reducedBytes = ({ gradients, optimizer }: PlacedStates, { ranks }: Pick<FootprintJob, "ranks">): number =>
   gradients.tier === "device" && optimizer.tier !== "device" ? gradients.bytes / ranks : 0;
 
-/** What of a planned estimate's host memory is neither a model state nor a reduced gradient: staging. */
-function hostBuffersBytes({ job, bytesPerParameter }: PlannedFootprint, like: Estimate | undefined): number {
+/**
+ * What of a planned estimate's host memory is neither a model state nor a reduced gradient: pieces of a rank's shards on their way, so
+ * more ranks have smaller ones.
+ */
+function stagingBytes(
+  { job, bytesPerParameter }: PlannedFootprint,
+  like: Estimate | undefined,
+  { ranks }: Pick<FootprintJob, "ranks">,
+): number {
   if (!like) return 0;
   const states = placedStates(like, job, bytesPerParameter);
-  return Math.max(0, like.hostBytes - statesBytes(states, "host") - reducedBytes(states, job));
+  const planned = Math.max(0, like.hostBytes - statesBytes(states, "host") - reducedBytes(states, job));
+  return (planned * job.ranks) / ranks;
 }
 
 /** All ways to place a job's states, in the order in which they are tried: the fewest offloads, then the smallest stage. */

@@ -46,14 +46,15 @@ function divisorsOf(n: number): number[] {
   return [...small, ...large.filter((i) => i !== small.at(-1))];
 }
 
-/** @returns undefined where nothing fits, and then all that was tried */
+/** @param among in the order of trial @returns undefined where nothing fits, and then all that was tried */
 export async function recommend(
   estimateOf: EstimateOf,
   room: RankRoom,
   { splits }: BatchChoice,
+  among: readonly Placement[] = placements(),
 ): Promise<Recommendation | { readonly tried: readonly Weighed[] }> {
   const tried: Weighed[] = [];
-  for (const placement of placements()) {
+  for (const placement of among) {
     const estimate = await estimateOf(placement, splits[0]!);
     if (!estimate) continue;
     const fits = shortagesOf(estimate, room).length === 0;

@@ -137,6 +137,11 @@ function fullestMoments({ forecast, deepSpeed, config, seqLength, known }: Subje
       `${batch} DeepSpeed on PyTorch takes about ${formatBytes(totalBytes)} of a device: ${formatBytes(activationsBytes)} of it activations (${flags} checkpointing, with flash attention), ${formatBytes(buffersBytes)} buffers${deepSpeed.hostBytes > 0 ? `; and ${formatBytes(deepSpeed.hostBytes)} of host memory a rank` : ""} (docs/deepspeed-estimates.md).`,
     );
   }
+  const { lora, freeze } = config;
+  if (lora || freeze.length > 0)
+    notes.push(
+      `What DeepSpeed takes is not estimated here: with ${lora ? "LoRA" : "frozen parameters"} that depends on the script that ${lora ? "adds the adapters" : "freezes them"}.`,
+    );
   return notes;
 }
 

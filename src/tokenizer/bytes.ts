@@ -1,6 +1,7 @@
 /** Text as its UTF-8 bytes: 256 tokens, nothing to train, nothing that it cannot say. */
 
 import { UsageError } from "../errors/errors.ts";
+import { checkDecode, checkEncode } from "./call-kinds.ts";
 import type { Tokenizer, TokenStream } from "./tokenizer.ts";
 
 /** What a text without a tokenizer is made of. */
@@ -11,8 +12,14 @@ export const byteTokenizer: Tokenizer = {
   endOfText: undefined,
   name: "bytes",
   settings: {},
-  encode: (text) => Uint32Array.from(new TextEncoder().encode(text)),
-  decode: (ids) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(ids, checkByte)),
+  encode(text, options = {}) {
+    checkEncode(text, options);
+    return Uint32Array.from(new TextEncoder().encode(text));
+  },
+  decode(ids, options = {}) {
+    checkDecode(ids, options);
+    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(ids, checkByte));
+  },
   stream(): TokenStream {
     const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
     return {

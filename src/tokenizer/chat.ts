@@ -2,7 +2,9 @@
 
 import { Template } from "@huggingface/jinja";
 import { DataError, ModelError, UsageError } from "../errors/errors.ts";
+import { anObject, checkArgument, checkOptions, type Kind, type Kinds, required, truth } from "../errors/options.ts";
 import { printable } from "../errors/printable.ts";
+import { boundedRange, DeadlineError, renderMilliseconds, within } from "./bounded.ts";
 import { specialText } from "./huggingface.ts";
 import type { TokenizerSettings } from "./tokenizer.ts";
 
@@ -21,6 +23,15 @@ export interface ChatOptions {
   readonly values?: Readonly<Record<string, unknown>>;
 }
 
+const optionKinds: Kinds<ChatOptions> = { addGenerationPrompt: truth, values: anObject };
+
+const messagesKind: Kind = required({
+  wanted: "a list of messages { role, content }, both text",
+  holds: (value) =>
+    Array.isArray(value) &&
+    value.every((message) => typeof message?.role === "string" && typeof message.content === "string"),
+});
+
 /** A whole conversation, and which parts of it an assistant said. */
 export interface ChatText {
   readonly text: string;
@@ -31,29 +42,67 @@ export interface ChatText {
 /** Reading a template takes longer than filling it in. */
 const parsed = new Map<string, Template>();
 
+/** Which file the template in some settings is from, for messages. */
+const templateFiles = new WeakMap<TokenizerSettings, string>();
+
+export const noteTemplateFile = (settings: TokenizerSettings, file: string): void =>
+  void templateFiles.set(settings, file);
+
 /**
  * The text holds all special tokens that belong to it: encode it without addSpecialTokens.
  * @param settings of the tokenizer
- * @throws UsageError where there is no template, ModelError where it cannot be read, DataError where it refuses the messages
+ * @throws UsageError where there is no template, ModelError where it cannot be read or takes no end, DataError where it refuses the
+ * messages
  */
 export function renderChat(
   messages: readonly ChatMessage[],
   settings: TokenizerSettings,
-  { addGenerationPrompt = false, values = {} }: ChatOptions = {},
+  options: ChatOptions = {},
 ): string {
-  const template = parseTemplate(templateOf(settings));
+  checkArgument("renderChat", "messages", messages, messagesKind);
+  checkArgument("renderChat", "settings", settings, required(anObject));
+  checkOptions("renderChat", options, optionKinds);
+  const { addGenerationPrompt = false, values = {} } = options;
+  return render(messages, { settings, source: templateOf(settings) }, { addGenerationPrompt, values });
+}
+
+interface SourceOfSettings {
+  readonly settings: TokenizerSettings;
+  /** The template, as it is or with marks. */
+  readonly source: string;
+}
+
+function render(
+  messages: readonly ChatMessage[],
+  { settings, source }: SourceOfSettings,
+  { addGenerationPrompt = false, values = {} }: ChatOptions,
+): string {
+  const name = nameOf(settings);
+  const template = parseTemplate(source, name);
+  const items = {
+    ...specialTokensOf(settings),
+    ...values,
+    messages: messages.map((message) => ({ ...message })),
+    add_generation_prompt: addGenerationPrompt,
+    [rangeName]: boundedRange,
+  };
   try {
-    return template.render({
-      ...specialTokensOf(settings),
-      ...values,
-      messages: messages.map((message) => ({ ...message })),
-      add_generation_prompt: addGenerationPrompt,
-    });
+    return within(renderMilliseconds, () => template.render(items));
   } catch (error) {
-    throw new DataError(`the chat template refuses these messages: ${printable((error as Error).message)}`, {
-      cause: error,
-    });
+    if (error instanceof DeadlineError)
+      throw new ModelError(
+        `${name} was not done with a conversation after ${renderMilliseconds / 1000} s; look for a loop in it that does not end, or give ` +
+          "another tokenizer",
+        { cause: error },
+      );
+    throw new DataError(`${name} refuses these messages: ${printable((error as Error).message)}`, { cause: error });
   }
+}
+
+/** "the chat template", and of which file it is where that is known. */
+function nameOf(settings: TokenizerSettings): string {
+  const file = templateFiles.get(settings);
+  return file === undefined ? "the chat template" : `the chat template of ${printable(file)}`;
 }
 
 /**
@@ -66,12 +115,14 @@ export function renderAnswers(
   settings: TokenizerSettings,
   values?: ChatOptions["values"],
 ): ChatText {
+  checkArgument("renderAnswers", "messages", messages, messagesKind);
+  checkArgument("renderAnswers", "settings", settings, required(anObject));
   const options = values === undefined ? {} : { values };
   const marked = withMarks(templateOf(settings));
   if (marked !== undefined) {
     if (messages.some(({ content }) => marks.test(content)))
       throw new DataError("a message has a character U+F8D0 or U+F8D1, which marks answers here; leave it out");
-    return readMarks(renderChat(messages, { ...settings, chat_template: marked }, options));
+    return readMarks(render(messages, { settings, source: marked }, options));
   }
   const text = renderChat(messages, settings, options);
   const answers = messages.flatMap(({ role, content }, i) => {
@@ -151,15 +202,21 @@ function isDefault(entry: unknown): entry is { readonly template: unknown } {
   return (entry as { name?: unknown } | null)?.name === "default";
 }
 
-function parseTemplate(source: string): Template {
+/** What a template calls `range` here. */
+const rangeName = "shunya_range";
+const prelude = `{% set range = ${rangeName} %}`;
+
+function parseTemplate(source: string, name: string): Template {
   const known = parsed.get(source);
   if (known !== undefined) return known;
   try {
     const template = new Template(source);
+    // As a statement of its own: text before a template would change which line feeds belong to its blocks.
+    template.parsed.body.unshift(...new Template(prelude).parsed.body);
     parsed.set(source, template);
     return template;
   } catch (error) {
-    throw new ModelError(`the chat template cannot be read: ${printable((error as Error).message)}`, { cause: error });
+    throw new ModelError(`${name} cannot be read: ${printable((error as Error).message)}`, { cause: error });
   }
 }
 

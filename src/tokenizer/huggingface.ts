@@ -4,6 +4,7 @@ import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { ModelError, UsageError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
 import type { AddedToken } from "./added-tokens.ts";
+import { checkDecode, checkEncode } from "./call-kinds.ts";
 import { makeExact, type Parts } from "./exactness.ts";
 import type { DecodeOptions, EncodeOptions, Tokenizer, TokenizerSettings, TokenStream } from "./tokenizer.ts";
 import { type Pipeline, WordCache } from "./word-cache.ts";
@@ -43,6 +44,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions = {}): Uint32Array {
+    checkEncode(text, options);
     if (text === "" && !options.addSpecialTokens) return new Uint32Array();
     const known = options.addSpecialTokens ? undefined : this.#words?.encode(text);
     if (known) return known;
@@ -51,6 +53,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
+    checkDecode(ids, options);
     if (ids.length === 0) return "";
     const list = Array.from(ids);
     const unknown = list.find((id) => this.tokenOf(id) === undefined);
@@ -111,14 +114,17 @@ export function specialText(value: unknown): string | undefined {
   return typeof content === "string" ? content : undefined;
 }
 
+/** Of what token files and embeddings hold; vocabularies have some hundred thousand tokens. */
+const largestId = 2 ** 31 - 2;
+
 /** One more than the largest id. Unigram lists its tokens in order; the others map tokens to ids. */
 function vocabularyEnd(path: string, vocabulary: object): number {
   if (Array.isArray(vocabulary)) return vocabulary.length;
   let end = 0;
   for (const [token, id] of Object.entries(vocabulary)) {
-    if (!Number.isInteger(id) || id < 0)
+    if (!Number.isInteger(id) || id < 0 || id > largestId)
       throw new ModelError(
-        `${path}: token ${printable(JSON.stringify(token))}: found id ${printable(String(id))}; wanted a whole number`,
+        `${path}: token ${printable(JSON.stringify(token))}: found id ${printable(String(id))}; wanted a whole number from 0 to ${largestId}`,
       );
     end = Math.max(end, id + 1);
   }

@@ -4,6 +4,8 @@ import { readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ModelError } from "../errors/errors.ts";
 import { printable } from "../errors/printable.ts";
+import { reasonOf } from "../errors/system-error.ts";
+import { noteTemplateFile } from "./chat.ts";
 import { HuggingFaceTokenizer, type TokenizerJson } from "./huggingface.ts";
 import type { Tokenizer, TokenizerSettings } from "./tokenizer.ts";
 
@@ -71,7 +73,10 @@ async function readSettings(folder: string): Promise<TokenizerSettings> {
   const settings = (await isThere(path)) ? await readJson(path) : {};
   if (!isObject(settings)) throw new ModelError(`${path} holds no JSON object; wanted a tokenizer's settings`);
   const template = join(folder, chatTemplateName);
-  return (await isThere(template)) ? { ...settings, chat_template: await readText(template) } : settings;
+  const hasOwnFile = await isThere(template);
+  const all = hasOwnFile ? { ...settings, chat_template: await readText(template) } : settings;
+  noteTemplateFile(all, hasOwnFile ? template : path);
+  return all;
 }
 
 async function isThere(path: string): Promise<boolean> {
@@ -80,7 +85,7 @@ async function isThere(path: string): Promise<boolean> {
 
 function readText(path: string): Promise<string> {
   return readFile(path, "utf8").catch((error: Error) => {
-    throw new ModelError(`${path} cannot be read: ${error.message}`, { cause: error });
+    throw new ModelError(`${path} cannot be read: ${reasonOf(error)}`, { cause: error });
   });
 }
 
@@ -93,14 +98,33 @@ function checkTokenizer(path: string, json: unknown): TokenizerJson {
     throw new ModelError(
       `${path}: model type: found ${printable(JSON.stringify(type))}; wanted ${modelTypes.join(", ")}`,
     );
-  if (typeof model.vocab !== "object" || model.vocab === null)
+  const { vocab, merges } = model;
+  if (typeof vocab !== "object" || vocab === null)
     throw new ModelError(`${path}: model has no "vocab"; wanted the tokens and their ids`);
-  if (type === "BPE" && !Array.isArray(model.merges))
-    throw new ModelError(`${path}: model has no "merges"; wanted the list of a BPE's merges`);
+  if (Array.isArray(vocab) !== (type === "Unigram"))
+    throw new ModelError(
+      `${path}: vocab: found ${Array.isArray(vocab) ? "a list" : "an object"}; wanted ${type === "Unigram" ? "a list of [token, score]" : "an object of tokens and their ids"}`,
+    );
+  if (type === "BPE") checkMerges(path, merges);
   if (!Array.isArray(added) || !added.every(isAddedToken))
     throw new ModelError(`${path}: added_tokens: wanted a list of objects with id and content`);
   const parts = { normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
   return { ...parts, ...json, model: { ...model, type }, added_tokens: added };
+}
+
+function checkMerges(path: string, merges: unknown): void {
+  if (!Array.isArray(merges)) throw new ModelError(`${path}: model has no "merges"; wanted the list of a BPE's merges`);
+  const wrong = merges.findIndex((merge) => !isMerge(merge));
+  if (wrong !== -1)
+    throw new ModelError(
+      `${path}: merges[${wrong}]: found ${printable(JSON.stringify(merges[wrong]).slice(0, 80))}; wanted two tokens, as "a b" or ["a", "b"]`,
+    );
+}
+
+/** Tokens with a blank in them are written in a list alone. */
+function isMerge(merge: unknown): boolean {
+  if (typeof merge === "string") return merge.indexOf(" ", 1) > 0 && !merge.endsWith(" ");
+  return Array.isArray(merge) && merge.length === 2 && merge.every((token) => typeof token === "string");
 }
 
 /** Files of old versions do not say the type of their model. */

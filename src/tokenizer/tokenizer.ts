@@ -1,5 +1,6 @@
 /** Text to token ids and back: what training, generation and data reading know of a tokenizer. */
 
+import { checkArgument, path, required } from "../errors/options.ts";
 import { byteTokenizer } from "./bytes.ts";
 import { openTokenizerJson } from "./open.ts";
 
@@ -52,6 +53,7 @@ export { byteTokenizer };
  * Opens a tokenizer.json, or that of a folder, with the tokenizer_config.json beside it if there is one.
  * @throws ModelError that names the file and what is wrong with it
  */
-export function openTokenizer(folderOrFile: string): Promise<Tokenizer> {
+export async function openTokenizer(folderOrFile: string): Promise<Tokenizer> {
+  checkArgument("openTokenizer", "folderOrFile", folderOrFile, required(path));
   return openTokenizerJson(folderOrFile);
 }

@@ -3,6 +3,7 @@ import type { Device, DeviceBuffer } from "../device/device.ts";
 import { dtypeBytes } from "../device/dtype.ts";
 import type { Span } from "../device/ops.ts";
 import { DTypeError, ShapeError, UsageError } from "../errors/errors.ts";
+import { checkOptions, type Kinds, wholeNumber } from "../errors/options.ts";
 import type { Tape } from "../tensor/tape.ts";
 import { elementsOf, type Shape, type Tensor } from "../tensor/tensor.ts";
 
@@ -21,6 +22,14 @@ export interface ForwardOptions {
    */
   readonly stepTargets?: number;
 }
+
+const forwardKinds: Kinds<ForwardOptions> = {
+  stepTargets: { ...wholeNumber(1), wanted: "the number of targets that count in all micro-batches of all ranks" },
+};
+
+/** @throws UsageError */
+export const checkForwardOptions = (options: ForwardOptions): void =>
+  checkOptions("engine.forward", options, forwardKinds);
 
 /** Looks at a whole batch before anything is done with it. @throws ShapeError, DTypeError naming the field */
 export function checkBatch<B extends object>(batch: HostBatch<B>): void {

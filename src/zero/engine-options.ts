@@ -3,6 +3,18 @@ import type { Transport } from "../comm/group.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import type { Device } from "../device/device.ts";
 import { UsageError } from "../errors/errors.ts";
+import {
+  anObject,
+  checkOptions,
+  type Kind,
+  type Kinds,
+  numberThat,
+  oneOf,
+  required,
+  signal,
+  wholeNumber,
+  withMethods,
+} from "../errors/options.ts";
 import type { Module } from "../nn/module.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import type { Tape } from "../tensor/tape.ts";
@@ -27,15 +39,37 @@ export interface EngineOptions<B extends object> {
   readonly row?: SplitRow;
 }
 
+export const modelKind: Kind = required({
+  wanted: "a Module whose forward(tape, batch) resolves to the loss",
+  holds: (value) =>
+    value instanceof Object && typeof (value as Partial<EngineOptions<object>["model"]>).forward === "function",
+});
+
+export const seedKind = wholeNumber(0);
+
+/** Of engine.on. */
+export const eventKind = required(oneOf(["step", "end"]));
+
+export const bytesKind = numberThat("a number of bytes of at least 0", (bytes) => bytes >= 0);
+
+export const weightsKind = withMethods("weights", ["has", "read"]);
+
+const kinds: Kinds<EngineOptions<object>> = {
+  model: modelKind,
+  config: required(anObject),
+  device: required(anObject),
+  transport: required(anObject),
+  seed: seedKind,
+  weights: weightsKind,
+  resume: anObject,
+  signal,
+  row: anObject,
+};
+
 /** @throws UsageError for what no engine can be made from */
-export function checkOptions<B extends object>(options: EngineOptions<B>): void {
-  const { model, seed = 42 } = options;
-  if (typeof (model as Partial<EngineOptions<B>["model"]> | undefined)?.forward !== "function")
-    throw new UsageError(
-      "found a model without forward(tape, batch); wanted a Module whose forward resolves to the loss",
-    );
-  if (!Number.isSafeInteger(seed) || seed < 0)
-    throw new UsageError(`found seed ${seed}; wanted a whole number from 0 to 2^53 - 1`);
+export function checkEngineOptions<B extends object>(options: EngineOptions<B>): void {
+  checkOptions<EngineOptions<object>>("Engine.create", options as unknown as EngineOptions<object>, kinds);
+  const { model } = options;
   const taken = model.namedParameters().find(([, parameter]) => parameter.isBound);
   if (taken)
     throw new UsageError(

@@ -11,6 +11,7 @@ import { EventEmitter } from "node:events";
 import { ProcessGroup } from "../comm/group.ts";
 import type { Device } from "../device/device.ts";
 import { InterruptedError, NumericalError, UsageError } from "../errors/errors.ts";
+import { aFunction, checkArgument, required } from "../errors/options.ts";
 import { type DescribedModel, describeModel } from "../nn/describe.ts";
 import { tuned } from "../nn/tuning.ts";
 import { createOptimizer } from "../optim/optimizer.ts";
@@ -20,10 +21,19 @@ import { RandomKeys } from "../tensor/random.ts";
 import { type SegmentHooks, Tape } from "../tensor/tape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { type Agreement, agree } from "./agree.ts";
-import { checkBatch, type ForwardOptions, type HostBatch, type Loss, LossBook, uploadBatch } from "./batch.ts";
+import { type Base, BaseTensors } from "./base-tensors.ts";
+import {
+  checkBatch,
+  checkForwardOptions,
+  type ForwardOptions,
+  type HostBatch,
+  type Loss,
+  LossBook,
+  uploadBatch,
+} from "./batch.ts";
 import { Calls } from "./calls.ts";
 import { culpritOf } from "./diagnose.ts";
-import { checkOptions, type EngineOptions } from "./engine-options.ts";
+import { bytesKind, checkEngineOptions, type EngineOptions, eventKind } from "./engine-options.ts";
 import { Evaluator } from "./evaluate.ts";
 import type { FlatState } from "./flat.ts";
 import { type HeldModel, ModelHold } from "./hold.ts";
@@ -57,6 +67,8 @@ export class Engine<B extends object> {
   readonly group: ProcessGroup;
   /** What the user should be told about the tiers that were found. */
   notices: readonly string[] = [];
+  /** Frozen tensors that a checkpoint does not hold, since they stay in the folder they came from. */
+  base: Base | undefined;
   readonly #options: EngineOptions<B>;
   readonly #seed: number;
   // Parts
@@ -65,6 +77,7 @@ export class Engine<B extends object> {
   readonly #settler: GradientSettler;
   readonly #norm: GradientNorm;
   readonly #step: OptimizerStep;
+  readonly #baseTensors: BaseTensors;
   readonly #savings: Savings;
   readonly #losses: LossBook;
   readonly #targets = new TargetBook();
@@ -105,7 +118,9 @@ export class Engine<B extends object> {
     this.#units = new Units(device, this.group, this.plan, model, this.#stores, (flat, parameter) =>
       this.#settler.takeGradient(flat, parameter),
     );
-    this.#savings = new Savings(device, this.group, this.#units.all);
+    const source = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
+    this.#baseTensors = new BaseTensors(this.#units.flats, source);
+    this.#savings = new Savings(device, this.group, this.#units.all, (name) => this.#baseTensors.has(name));
     this.#norm = new GradientNorm(device, this.#units.flats);
     this.#losses = new LossBook(device);
     this.#operations = new OperationBook(device.traffic);
@@ -126,15 +141,17 @@ export class Engine<B extends object> {
     const { device, transport } = options;
     let model: DescribedModel | undefined;
     try {
-      checkOptions(options);
+      checkEngineOptions(options);
       const described = describeModel(tuned(options.model, options.config));
       model = described;
       const engine = new Engine(options, described);
       engine.notices = await engine.#stores.open(engine.group.rank);
-      const states = options.resume?.states ?? (options.weights && weightsOnly(options.weights));
       const { all } = engine.#units;
-      const fill = (): Promise<void> => initialiseWeights(device, all, described, engine.#seed, states);
+      const { source } = engine.#baseTensors;
+      const fill = (): Promise<void> => initialiseWeights(device, all, described, engine.#seed, source);
       await (options.resume ? options.resume.filled(engine.group, fill) : fill());
+      engine.base = await engine.#baseTensors.agree(engine.group);
+      options.resume?.checkBase(engine.base?.digests ?? new Map());
       gatherPersistent(device, engine.group, engine.plan, engine.#units.all);
       await quiet(device);
       if (Object.values(engine.plan.residences).some(({ tier }) => tier !== "device")) device.timeline.measureOverlap();
@@ -174,6 +191,8 @@ export class Engine<B extends object> {
 
   /** `engine.on("step", (record) => ...)`: called on every rank after each step; "end" once, when the engine is disposed. */
   on<K extends keyof EngineEvents>(event: K, listener: (...args: EngineEvents[K]) => void): this {
+    checkArgument("engine.on", "event", event, eventKind);
+    checkArgument("engine.on", "listener", listener, required(aFunction));
     this.#events.on(event, listener as never);
     return this;
   }
@@ -210,7 +229,9 @@ export class Engine<B extends object> {
     this.#microBatch += count;
   }
 
-  async #forward(batch: HostBatch<B>, { stepTargets }: ForwardOptions): Promise<Loss> {
+  async #forward(batch: HostBatch<B>, options: ForwardOptions): Promise<Loss> {
+    checkForwardOptions(options);
+    const { stepTargets } = options;
     if (this.#microBatch === 0) this.#checkStop();
     if (this.#tape) throw new UsageError("engine.forward was called twice; call engine.backward(loss) in between");
     if (this.#microBatch === this.plan.config.gradientAccumulation)
@@ -323,6 +344,7 @@ export class Engine<B extends object> {
   infer(body: (tape: Tape) => Promise<Tensor>): Promise<Float32Array> {
     return this.#calls.alone("infer", () => {
       this.#checkNoPass("infer");
+      checkArgument("engine.infer", "body", body, required(aFunction));
       return this.#evaluator.infer(body);
     });
   }
@@ -333,6 +355,7 @@ export class Engine<B extends object> {
    * Meanwhile the engine infers and evaluates, and does nothing else.
    */
   async withWhole<T>(body: (isWhole: boolean) => Promise<T>, besideBytes = 0): Promise<T> {
+    checkArgument("engine.withWhole", "body", body, required(aFunction));
     using whole = await this.holdWhole(besideBytes);
     return await body(whole.isWhole);
   }
@@ -341,6 +364,7 @@ export class Engine<B extends object> {
   async holdWhole(besideBytes = 0): Promise<HeldModel> {
     return await this.#calls.alone("withWhole", async () => {
       this.#checkNoPass("withWhole");
+      checkArgument("engine.withWhole", "besideBytes", besideBytes, bytesKind);
       return await this.#hold.take(besideBytes);
     });
   }
@@ -360,6 +384,7 @@ export class Engine<B extends object> {
 
   /** All weights in fp32, or those of tensors that every rank `wants`, piece by piece in plan order; every rank iterates to the end. */
   weights(wants?: (name: string) => boolean): AsyncGenerator<{ name: string; first: number; values: Float32Array }> {
+    checkArgument("engine.weights", "wants", wants, aFunction);
     return readWeights(this.device, this.group, this.#units.all, wants);
   }
 
@@ -368,6 +393,7 @@ export class Engine<B extends object> {
    * go on meanwhile: an update waits until what it changes has been read. One call begins when those before have ended.
    */
   async saveStates<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
+    checkArgument("engine.saveStates", "body", body, required(aFunction));
     this.#calls.checkFree("saveStates");
     if (this.#microBatch > 0 || this.#tape)
       throw new UsageError("a checkpoint was asked for in the middle of a step; save it after engine.step()");

@@ -13,10 +13,12 @@ import type { TimelineSink } from "../device/timeline.ts";
 import type { TrafficLedger } from "../device/traffic.ts";
 import type { VirtualClock } from "../device/virtual-clock.ts";
 import { MemoryBudgetError } from "../errors/errors.ts";
+import { anObject, checkOptions, type Kinds, required, wholeNumber } from "../errors/options.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { SplitRow } from "../plan/residence.ts";
 import type { HostBatch } from "./batch.ts";
 import { Engine, type EngineOptions } from "./engine.ts";
+import { modelKind } from "./engine-options.ts";
 import { BusyCompute, type StepTimes, secondsBetween, timesOfAll } from "./forecast-time.ts";
 import type { UnitOperations } from "./operation-book.ts";
 import type { RankReport, StepRecord } from "./record.ts";
@@ -58,8 +60,20 @@ export interface Forecast {
 /** Address space without end: only sizes count here. */
 const arenaBytes = 2 ** 52;
 
-/** @throws MemoryBudgetError for a job that no device could hold */
+const kinds: Kinds<ForecastOptions<object>> = {
+  model: modelKind,
+  config: required(anObject),
+  batch: required(anObject),
+  threads: required(wholeNumber(1)),
+  rank: wholeNumber(0),
+  row: anObject,
+  costs: anObject,
+  sink: anObject,
+};
+
+/** @throws MemoryBudgetError for a job that no device could hold, UsageError */
 export async function forecast<B extends object>(options: ForecastOptions<B>): Promise<Forecast> {
+  checkOptions<ForecastOptions<object>>("forecast", options as unknown as ForecastOptions<object>, kinds);
   try {
     return await forecastSteps(options);
   } catch (error) {

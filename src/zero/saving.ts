@@ -13,10 +13,13 @@ export class Savings {
   readonly #device: Device;
   readonly #group: ProcessGroup;
   readonly #units: readonly UnitState[];
+  readonly #isInBase: (name: string) => boolean;
   readonly #readings = new Set<Reading>();
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(device: Device, group: ProcessGroup, units: readonly UnitState[]) {
+  /** @param isInBase whether a tensor can be read elsewhere, and is not saved */
+  constructor(device: Device, group: ProcessGroup, units: readonly UnitState[], isInBase: (name: string) => boolean) {
+    this.#isInBase = isInBase;
     this.#device = device;
     this.#group = group;
     this.#units = units;
@@ -24,7 +27,7 @@ export class Savings {
 
   /** Calls `body` with the states as they are at this call, once those before have been saved. */
   begin<T>(body: (states: StateReader) => Promise<T>): Promise<T> {
-    const reading = new Reading(this.#units);
+    const reading = new Reading(this.#units, this.#isInBase);
     this.#readings.add(reading);
     const device = this.#device;
     const before = this.#last.catch(() => undefined); // its error is its caller's
@@ -66,9 +69,9 @@ class Reading implements StateReader {
   readonly #left = new Map<UnitState, Left>();
   readonly #unitOf = new Map<StateRange, UnitState>();
 
-  constructor(units: readonly UnitState[]) {
+  constructor(units: readonly UnitState[], isInBase: (name: string) => boolean) {
     for (const unit of units) {
-      const ranges = unit.flats.flatMap(stateRanges);
+      const ranges = unit.flats.flatMap(stateRanges).filter(({ name }) => !isInBase(name));
       for (const range of ranges) this.#unitOf.set(range, unit);
       if (ranges.length > 0) this.#left.set(unit, { ranges: ranges.length, ...gate() });
     }

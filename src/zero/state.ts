@@ -24,6 +24,8 @@ export interface StateSource {
   has(name: string, kind: StateKind): boolean;
   /** Fills `into` with fp32 values of a tensor from element `first` on. */
   read(name: string, kind: StateKind, first: number, into: Float32Array): Promise<void>;
+  /** The model folder where a tensor's weights can be read again, as an absolute path; undefined: none. */
+  folderOf?(name: string): string | undefined;
 }
 
 /** What a run that was saved goes on from. `states` has every kind of every tensor. */
@@ -32,6 +34,8 @@ export interface ResumePoint {
   readonly states: StateSource;
   /** Runs what reads them, and fails on every rank where that fails on one. */
   filled(group: Exchanger, fill: () => Promise<void>): Promise<void>;
+  /** @param digests of frozen tensors by name, as all ranks read them from their base @throws where they are not those that were saved */
+  checkBase(digests: ReadonlyMap<string, string>): void;
 }
 
 /** A part of a tensor's state that this rank owns. */
@@ -49,7 +53,10 @@ export interface StateRange {
 
 /** What is saved, as an engine hands it out. */
 export interface StateReader {
-  /** In plan order, which is that of updates; together the ranks' lists hold every element of every kind once. */
+  /**
+   * In plan order, which is that of updates; together the ranks' lists hold every element of every kind once, save for tensors of the
+   * engine's base.
+   */
   readonly ranges: readonly StateRange[];
   /**
    * Fills `into` with fp32 values from element `first` of the range on. Ranges are read in their order and each from its first element
@@ -103,12 +110,13 @@ export const passingPieces = (): [Float32Array, Float32Array] => [
 ];
 
 /**
- * Fills [range.offset, range.offset + range.count) of a flat buffer from a source, in pieces; the next is read while one is put there.
+ * Fills [range.offset, range.offset + range.count) of flat buffers from a source, in pieces; the next is read while one is put there.
+ * @param to all of these get the same values, at a width of their own
  * @param pieces see `passingPieces`: new memory for each piece costs more than its bytes
  */
 export async function writeRange(
   device: Device,
-  to: Elements,
+  to: readonly Elements[],
   range: Pick<StateRange, "name" | "kind" | "first" | "count" | "offset">,
   source: StateSource,
   pieces: readonly [Float32Array, Float32Array],
@@ -123,18 +131,23 @@ export async function writeRange(
   let reading = read(0);
   for (let done = 0; done < range.count; done += pieceElements) {
     const values = await reading;
-    const count = values.length;
-    if (done + count < range.count) reading = read(done + count);
-    const dst = to.at(range.offset + done);
-    // An upload takes its copy at once: the values may change from then on.
-    if (to.dtype === "f32") device.upload(dst, values, to.queue);
-    else {
-      const staging = device.allocate("staging", count * dtypeBytes.f32, to.queue, to.tier);
-      device.upload(staging.at(), values, to.queue);
-      device.issue(to.queue, "cast", { count, srcType: "f32", dstType: to.dtype, src: staging.at(), dst });
-      device.free(staging, to.queue);
-    }
+    if (done + values.length < range.count) reading = read(done + values.length);
+    for (const target of to) put(device, target, range.offset + done, values);
     // A source may be faster than the device: without waiting, its pieces would pile up on their way.
-    await device.reached(device.mark(to.queue));
+    for (const { queue } of to) await device.reached(device.mark(queue));
   }
+}
+
+/** Puts fp32 values at element `first` on. They may change once this returns. */
+function put(device: Device, to: Elements, first: number, values: Float32Array): void {
+  const dst = to.at(first);
+  if (to.dtype === "f32") {
+    device.upload(dst, values, to.queue);
+    return;
+  }
+  const count = values.length;
+  const staging = device.allocate("staging", count * dtypeBytes.f32, to.queue, to.tier);
+  device.upload(staging.at(), values, to.queue);
+  device.issue(to.queue, "cast", { count, srcType: "f32", dstType: to.dtype, src: staging.at(), dst });
+  device.free(staging, to.queue);
 }

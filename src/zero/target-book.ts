@@ -9,14 +9,10 @@ export class TargetBook {
   #counts: number[] = [];
 
   /**
-   * A micro-batch begins. @param first of its step @param stepTargets as the caller gave it @throws UsageError for what is no count,
-   * or not that of the micro-batch before
+   * A micro-batch begins. @param first of its step @param stepTargets as the caller gave it, checked @throws UsageError where it is
+   * not that of the micro-batch before
    */
   begin(first: boolean, stepTargets: number | undefined): void {
-    if (stepTargets !== undefined && !(Number.isSafeInteger(stepTargets) && stepTargets > 0))
-      throw new UsageError(
-        `engine.forward: found stepTargets ${stepTargets}; wanted the number of targets that count in all micro-batches of all ranks`,
-      );
     if (first) {
       this.#counts = [];
       this.#stepTargets = stepTargets;

@@ -23,6 +23,11 @@ export interface WeightSource {
   has(name: string): boolean;
   /** fp32 values of elements [first, first + count) of a tensor. */
   read(name: string, first: number, count: number): Promise<Float32Array>;
+  /**
+   * The model folder where a tensor's weights can be read again, as an absolute path: checkpoints then name it instead of holding what is
+   * frozen. Undefined, or left out: there is none.
+   */
+  folderOf?(name: string): string | undefined;
 }
 
 /** Initial weights by name; the rest of a step's state is not given. */
@@ -37,6 +42,7 @@ export function weightsOnly(weights: WeightSource): StateSource {
         );
       into.set(values);
     },
+    folderOf: (name) => weights.folderOf?.(name),
   };
 }
 
@@ -49,30 +55,60 @@ export async function initialiseWeights(
   source: StateSource | undefined,
 ): Promise<void> {
   const pieces = passingPieces();
-  const fill = async (kind: StateKind, to: Elements, layout: FlatLayout, part: Range): Promise<void> => {
-    zeroElements(device, to, part.start, part.end - part.start);
+  /** Fills [part.start, part.end) of all of `to`, which hold the same values, at a width of their own. */
+  const fill = async (kind: StateKind, to: readonly Elements[], layout: FlatLayout, part: Range): Promise<void> => {
+    let done = part.start;
+    const zeroUntil = (end: number): void => {
+      if (done < end) for (const target of to) zeroElements(device, target, done, end - done);
+    };
     for (const range of piecesWithin(layout, part.start, part.end)) {
       // Without delayed updates before, what passes see is the master.
       const held = kind === "visible" && !source?.has(range.name, kind) ? "master" : kind;
-      if (source?.has(range.name, held)) await writeRange(device, to, { ...range, kind: held }, source, pieces);
-      else if (held === "master") draw(device, model, seed, to, range);
+      const isGiven = source?.has(range.name, held);
+      if (!isGiven && held !== "master") continue; // of moments that nobody gives all are zero
+      zeroUntil(range.offset);
+      if (isGiven) await writeRange(device, to, { ...range, kind: held }, source!, pieces);
+      else for (const target of to) draw(device, model, seed, target, range);
+      done = range.offset + range.count;
     }
+    zeroUntil(part.end);
   };
   for (const state of units.flatMap((u) => u.flats)) {
     const { layout, parameters, segments, wholeGradients } = state;
+    const alike = takesMasters(state) ? parameters.buffer : undefined;
     const seen = parameters.deliver ? "visible" : "master";
-    await parameters.fill(parameters, (to) => fill(seen, to, layout, to));
-    await parameters.fillFresh?.((to) => fill("master", to, layout, to));
+    await parameters.fill(parameters, async (to) => {
+      for (const part of alike ? outside(to, segments) : [to]) await fill(seen, [to], layout, part);
+    });
+    await parameters.fillFresh?.((to) => fill("master", [to], layout, to));
     for (const { states, gradientBuffers } of segments) {
       for (const part of states.subGroups)
         await states.fill(part, async (memory) => {
-          for (const kind of states.parts) await fill(kind, memory.part(kind), layout, part);
+          for (const kind of states.parts) {
+            const to = memory.part(kind);
+            await fill(kind, alike && kind === "master" ? [to, alike] : [to], layout, part);
+          }
         });
       for (const gradients of gradientBuffers) gradients.zero();
     }
     wholeGradients?.zero();
     state.ready = [device.mark(parameters.tier === "disk" ? "diskWrite" : computeQueueOf[parameters.tier])];
   }
+}
+
+/** Whether parameters get their first values as their masters do, which a source then reads once for both. */
+const takesMasters = ({ parameters, segments }: FlatState): boolean =>
+  parameters.buffer !== undefined &&
+  !parameters.deliver &&
+  segments.every(({ states }) => states.parts.includes("master"));
+
+/** What of a range none of `others` has; they are in order. */
+function outside(range: Range, others: readonly Range[]): Range[] {
+  const borders = [range.start, ...others.flatMap(({ start, end }) => [start, end]), range.end];
+  const gaps: Range[] = [];
+  for (let i = 0; i < borders.length; i += 2)
+    if (borders[i]! < borders[i + 1]!) gaps.push({ start: borders[i]!, end: borders[i + 1]! });
+  return gaps;
 }
 
 function draw(device: Device, model: DescribedModel, seed: number, target: Elements, range: PieceRange): void {

@@ -5,6 +5,7 @@ import { crc32 } from "node:zlib";
 import { afterAll, expect, test } from "vitest";
 import { writeAtomically } from "../../src/checkpoint/atomic-file.ts";
 import { Checksum, checksumOf } from "../../src/checkpoint/checksum.ts";
+import { crc32 as own } from "../../src/checkpoint/crc32.ts";
 import { temporaryFolder } from "./files.ts";
 
 const here = temporaryFolder();
@@ -12,6 +13,15 @@ afterAll(() => rmSync(here, { recursive: true, force: true }));
 
 const mebibyte = 2 ** 20;
 const noise = Uint8Array.from({ length: 9 * mebibyte + 5 }, (_, i) => Math.imul(i, 0x9e3779b9) >>> 24);
+
+test("the native checksum is zlib's, of bytes of every length, wherever they begin and whatever came before", () => {
+  for (let length = 0; length < 300; length++)
+    for (const first of [0, 1, 7, 8, 13]) {
+      const part = noise.subarray(first, first + length);
+      for (const before of [0, 1, 0x8a3f05c1, 0xffffffff]) expect(own(part, before)).toBe(crc32(part, before));
+    }
+  expect(() => own(noise, -1)).toThrow(RangeError);
+});
 
 test("a whole's checksum, made of its blocks', is that of all bytes", () => {
   for (const bytes of [0, 1, 4095, mebibyte, mebibyte + 1, 3 * mebibyte, noise.length])

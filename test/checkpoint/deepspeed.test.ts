@@ -129,7 +129,7 @@ describe("what does not belong together, or is of another kind", () => {
     expect(await refusal(here)).toMatch(
       /has no \*_model_states\.pt; wanted a folder that DeepSpeed's save_checkpoint wrote/,
     );
-    expect(await refusal(join(here, "nowhere"))).toMatch(/nowhere: no such folder/);
+    expect(await refusal(join(here, "nowhere"))).toMatch(/nowhere: no such file or folder/);
   });
 
   test("`latest` names a folder beside it alone", async () => {

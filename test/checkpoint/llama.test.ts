@@ -53,6 +53,15 @@ describe("published sizes", () => {
   });
 });
 
+/** As many of longrope's factors as heads have pairs. */
+function withFactors(config: LlamaConfig): LlamaConfig {
+  const { ropeScaling, headWidth } = config;
+  if (ropeScaling?.type !== "longrope") return config;
+  const repeated = (factors: readonly number[]) => Array.from({ length: headWidth / 2 }, (_, i) => factors[i % 2]!);
+  const [shortFactors, longFactors] = [repeated(ropeScaling.shortFactors), repeated(ropeScaling.longFactors)];
+  return { ...config, ropeScaling: { ...ropeScaling, shortFactors, longFactors } };
+}
+
 describe("config.json of Llama's family", () => {
   test.each(Object.keys(llamaConfigs))("%s: what is rendered is parsed to the same", (name) => {
     expect(parse(JSON.parse(renderModelConfig(llamaConfigs[name]!)))).toEqual(llamaConfigs[name]);
@@ -77,6 +86,14 @@ describe("config.json of Llama's family", () => {
         originalPositions: size,
         betaFast: factor,
         betaSlow: factor,
+        attentionFactor: factor,
+      }),
+      fc.record({
+        type: fc.constant("longrope" as const),
+        factor,
+        originalPositions: fc.integer({ min: 2, max: 1e6 }),
+        shortFactors: fc.constant([1, 1.5]),
+        longFactors: fc.constant([2, 64.25]),
         attentionFactor: factor,
       }),
     );
@@ -135,7 +152,8 @@ describe("config.json of Llama's family", () => {
     );
     fc.assert(
       fc.property(config, (c) => {
-        expect(parse(JSON.parse(renderModelConfig(c)))).toEqual(c);
+        const fitting = withFactors(c);
+        expect(parse(JSON.parse(renderModelConfig(fitting)))).toEqual(fitting);
       }),
     );
   });
@@ -183,6 +201,23 @@ describe("config.json of Llama's family", () => {
     });
   });
 
+  test("longrope: what is left out follows from the positions, and original positions beside the section count", () => {
+    const scaling = { rope_type: "longrope", short_factor: [1], long_factor: [4] };
+    const common = { ...tiny, max_position_embeddings: 4096 };
+    const found = (more: object, outside = {}) =>
+      parse({ ...common, ...outside, rope_scaling: { ...scaling, ...more } }).ropeScaling;
+    const wanted = { type: "longrope", factor: 4, originalPositions: 1024, shortFactors: [1], longFactors: [4] };
+    // 4 times 2^10: the root of 1 + 2 / 10.
+    const computed = { ...wanted, attentionFactor: expect.closeTo(Math.sqrt(1.2), 12) };
+    expect(found({ original_max_position_embeddings: 1024 })).toEqual(computed);
+    expect(found({ original_max_position_embeddings: 9 }, { original_max_position_embeddings: 1024 })).toEqual(
+      computed,
+    );
+    const given = { original_max_position_embeddings: 1024, factor: 8, attention_factor: 1.5 };
+    expect(found(given)).toEqual({ ...wanted, factor: 8, attentionFactor: 1.5 });
+    expect(found({})).toMatchObject({ factor: 1, originalPositions: 4096, attentionFactor: 1 });
+  });
+
   test("a window of layers, by either of the two ways to say it", () => {
     const qwen = { ...tiny, model_type: "qwen2", num_key_value_heads: 2, use_sliding_window: true, sliding_window: 16 };
     expect(parse({ ...qwen, max_window_layers: 1 }).slidingWindow).toEqual({ tokens: 16, fromLayer: 1 });
@@ -191,6 +226,17 @@ describe("config.json of Llama's family", () => {
     expect(parse({ ...qwen, layer_types: kinds }).slidingWindow).toEqual({ tokens: 16, fromLayer: 1 });
     expect(() => parse({ ...qwen, layer_types: kinds.toReversed() })).toThrow(/layer_types: found .*from one layer on/);
     expect(() => parse({ ...qwen, layer_types: ["full_attention", "chunked_attention"] })).toThrow(/layer_types/);
+    expect(parse({ ...qwen, max_window_layers: 0, sliding_window: null }).slidingWindow).toBeUndefined();
+  });
+
+  test("a Mistral's window is that of all its layers, as transformers has it whatever layer_types says", () => {
+    const mistral = { ...tiny, model_type: "mistral", num_key_value_heads: 2, sliding_window: 16 };
+    const alike = (kind: string) => ({ layer_types: [kind, kind] });
+    expect(parse({ ...mistral, ...alike("sliding_attention") }).slidingWindow).toEqual({ tokens: 16, fromLayer: 0 });
+    expect(() => parse({ ...mistral, ...alike("full_attention") })).toThrow(/layer_types: found .*sliding_attention/);
+    const full = { ...mistral, sliding_window: null };
+    expect(parse({ ...full, ...alike("full_attention") }).slidingWindow).toBeUndefined();
+    expect(() => parse({ ...full, layer_types: ["full_attention", "sliding_attention"] })).toThrow(/layer_types/);
   });
 
   test.each([
@@ -202,11 +248,20 @@ describe("config.json of Llama's family", () => {
     ["heads that do not group", { num_key_value_heads: 3 }, /num_key_value_heads: found 3; wanted a divisor/],
     ["heads of an odd width", { head_dim: 3 }, /head_dim: found 3; wanted an even number/],
     ["a width that heads do not divide", { hidden_size: 9 }, /hidden_size: found 9; wanted a multiple of/],
-    ["another model's rule", { rope_scaling: { rope_type: "longrope" } }, /rope_scaling.rope_type.*Phi-3/],
+    [
+      "longrope without its factors",
+      { rope_scaling: { rope_type: "longrope", short_factor: [1], long_factor: "x" } },
+      /rope_scaling.long_factor: found "x"; wanted 1 positive numbers, one for each pair/,
+    ],
+    [
+      "longrope with factors for other heads",
+      { rope_scaling: { rope_type: "longrope", short_factor: [1, 2], long_factor: [1] } },
+      /rope_scaling.short_factor: found \[1, 2\]; wanted 1 positive/,
+    ],
     [
       "an unknown rule",
       { rope_scaling: { rope_type: "ntk" } },
-      /found "ntk"; wanted one of default, linear, dynamic, llama3, yarn/,
+      /found "ntk"; wanted one of default, linear, dynamic, llama3, yarn, longrope/,
     ],
     ["a rule without its factor", { rope_scaling: { type: "linear" } }, /rope_scaling.factor: found nothing/],
     [

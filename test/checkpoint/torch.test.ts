@@ -107,7 +107,7 @@ describe("what is refused", () => {
   });
 
   test("what is not there, no archive, another archive, a folder", async () => {
-    expect(await refusal(join(here, "nowhere.bin"))).toMatch(/nowhere\.bin: no such file$/);
+    expect(await refusal(join(here, "nowhere.bin"))).toMatch(/nowhere\.bin: no such file or folder/);
     expect(await refusal(fileOf(Buffer.from("text that is no archive")))).toMatch(/cannot be read as a zip archive/);
     expect(await refusal(fileOf(new Uint8Array()))).toMatch(/cannot be read as a zip archive/);
     const renamed = Buffer.from(readFileSync(model).toString("latin1").replaceAll("data.pkl", "data.pxl"), "latin1");

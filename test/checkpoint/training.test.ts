@@ -89,7 +89,7 @@ describe("a checkpoint's folder", () => {
     const manifest = JSON.parse(readFileSync(join(newest, manifestName), "utf8"));
     expect(manifest).toMatchObject({
       format: "shunya-checkpoint",
-      formatVersion: 1,
+      formatVersion: 2,
       step: 2,
       worldSize: 1,
       seed: 42,
@@ -215,8 +215,8 @@ describe("damage is named, and never goes unnoticed", () => {
     ["another format", (f) => writeFileSync(join(f, manifestName), "{}"), /format: found nothing; wanted "shunya-/],
     [
       "a newer version",
-      (f) => edit(f, '"formatVersion": 1', '"formatVersion": 2'),
-      /formatVersion: found 2; this version reads 1/,
+      (f) => edit(f, '"formatVersion": 2', '"formatVersion": 3'),
+      /formatVersion: found 3; this version reads 1 and 2: use the version/,
     ],
     [
       "a changed digit",

@@ -1,11 +1,12 @@
 // Whatever a user may give by mistake is answered with one message that says what and where: no stack, nothing written.
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
-import { run, temporaryFolder, tinyModel, writeFiles } from "./command.ts";
+import { root, run, temporaryFolder, tinyModel, writeFiles } from "./command.ts";
 
 const here = temporaryFolder();
+const peft = join(root, "test/oracles/peft/gpt2/final");
 const weights = readFileSync(join(tinyModel, "model.safetensors"));
 const config = readFileSync(join(tinyModel, "config.json"), "utf8");
 
@@ -19,6 +20,8 @@ writeFiles(here, {
   "other.jsonl": '{"content":"a"}\n',
   "good.jsonl": '{"text":"to be, or not to be, that is the question"}\n',
   "odd.bin": Uint8Array.of(1, 0, 2),
+  "taken/model.safetensors/file": "",
+  "escapes/config.json": "\u001b[2J",
   "empty.txt": "",
   "not-json.json": '{ "train_batch_size": 4, oops }',
   "indivisible.json": { train_batch_size: 7, train_micro_batch_size_per_gpu: 2 },
@@ -46,6 +49,7 @@ writeFiles(here, {
   "header-only/config.json": config,
   "header-only/model.safetensors": weights.subarray(0, 5),
 });
+symlinkSync("circle.txt", join(here, "circle.txt"));
 const untouched = readdirSync(here, { recursive: true }).length;
 
 const trainOn = (data: string, ...flags: string[]): string[] => [
@@ -78,14 +82,43 @@ const cases: readonly (readonly [what: string, args: readonly string[], message:
   ["a model folder without config.json", train("--model", "no-config"), /no-config has no config\.json/],
   ["a model folder that is not there", train("--model", "gpt3"), /gpt3: no such folder/],
   ["a config.json that is not JSON", train("--model", "broken-config"), /broken-config.config\.json is not JSON/],
+  ["a config.json that would write to the terminal", train("--model", "escapes"), /is not JSON: .*\\u001b/],
   ["another architecture", train("--model", "llama"), /model_type: found "bert"/],
   ["an index that names a missing shard", train("--model", "missing-shard"), /names model-00001-of-00002.*missing/],
   ["a tensor of the wrong shape", train("--model", "wrong-shape"), /found shape \[.*wanted \[/],
   ["a truncated weight file", train("--model", "truncated"), /truncated.model\.safetensors.*/],
   ["a weight file cut in its header", train("--model", "header-only"), /header-only.model\.safetensors/],
   ["generating without weights", ["generate", "--model", "no-weights", "--prompt", "x"], /no-weights has no weights/],
+  // Names that are none
+  ["an empty model", train("--model", ""), /--model is given without a name \(""\)/],
+  ["an empty name among data", trainOn(""), /--data is given without a name/],
+  ["an empty folder of checkpoints", ["checkpoint", "inspect", ""], /wanted the name of a file or folder/],
+  [
+    "an output below a file",
+    ["checkpoint", "merge", "--model", tinyModel, "--adapter", peft, "--output", "text.txt"],
+    /text\.txt cannot be used: .*\(ENOTDIR\)/,
+  ],
+  [
+    "prompts of a folder",
+    ["generate", "--model", tinyModel, "--jsonl", "llama"],
+    /llama cannot be read: it is a folder/,
+  ],
+  ["a name of 300 letters", trainOn("x".repeat(300)), /its name is longer than the file system takes/],
+  ["a path through a file", train("--config", "text.txt/ds.json"), /a part of its path, is a file/],
+  ["a model below a file", train("--model", "text.txt/model"), /text\.txt.model: .*a part of its path, is a file/],
+  ["a link in a circle", trainOn("circle.txt"), /circle\.txt: its symbolic links lead in a circle/],
+  [
+    "a log through a file",
+    train("--log-json", "text.txt/log"),
+    /--log-json text\.txt.log cannot be written: .*a part of its path, is a file/,
+  ],
   // Flags
   ["an output under a file", train("--output", "text.txt/out"), /--output text\.txt.out cannot be written/],
+  [
+    "an output where a folder has the name of the model",
+    train("--output", "taken", "--overwrite"),
+    /model\.safetensors in it is a folder/,
+  ],
   ["an output that is a file", train("--output", "text.txt"), /--output text\.txt cannot be written/],
   ["a log in no folder", train("--log-json", "nowhere/log.ndjson"), /--log-json nowhere.log\.ndjson cannot be written/],
   ["a log that is a folder", train("--log-json", "llama"), /--log-json llama cannot be written/],

@@ -12,6 +12,7 @@ writeFileSync(other, "[]");
 test.each([
   [["--path", folder], /--path is of doctor --calibrate/],
   [["--output", other], /--output is of doctor --calibrate/],
+  [["--calibrate", "--leftovers", folder], /--leftovers and --remove-leftovers are of doctor alone/],
   [["--calibrate", "--output", other], /other\.json is not a calibration of this version/],
   [["--calibrate", "--output", join(other, "machine.json")], /machine\.json cannot be written: .*; name another/],
   [["--calibrate", "--output", join(folder, "m.json"), "--path", join(folder, "none")], /none does not exist; name a/],

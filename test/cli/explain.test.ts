@@ -53,6 +53,17 @@ const withZero = (zero: object, more: object = {}) => ({
   zero_optimization: zero,
 });
 
+test.each([
+  ["LoRA", { lora: { rank: 8 } }, "with LoRA that depends on the script that adds the adapters"],
+  ["frozen parameters", { freeze: "*.h.*" }, "with frozen parameters that depends on the script that freezes them"],
+])("beside %s there is no estimate of DeepSpeed that does not know them", async (_, shunya, words) => {
+  const asked = { model: "gpt2", seqLength: 1024, machine: plannedMachine({ device: "A10G" }) };
+  expect(flat(await page(withZero({ stage: 2 }), asked))).toMatch(/DeepSpeed on PyTorch takes about/);
+  const text = flat(await page(withZero({ stage: 2 }, { shunya }), asked));
+  expect(text).toContain(`What DeepSpeed takes is not estimated here: ${words}.`);
+  expect(text).not.toContain("DeepSpeed on PyTorch takes");
+});
+
 test("a job that a device has no room for is said first, with the smallest change that fits", async () => {
   const machine = plannedMachine({ device: "A10G" });
   const text = flat(await page(chapter, { model: "gpt2-xl", machine }));

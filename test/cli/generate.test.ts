@@ -102,9 +102,14 @@ describe("nonsense", () => {
     [["--prompt", "a", "--jsonl", "b"], exitCodes.user, "give one of them"],
     [[], exitCodes.user, "nothing to continue"],
     [["--jsonl", "no/such.jsonl"], exitCodes.user, "no/such.jsonl: no such file; check --jsonl"],
+    [["--jsonl", here], exitCodes.user, "it is a folder, where a file is wanted"],
     [["--jsonl", join(here, "none.jsonl")], exitCodes.user, 'has no line with a text in field "prompt"'],
     [["--prompt", "a", "--config", "no.json"], exitCodes.user, "no.json"],
-    [["--prompt", "a", "--device-memory", "100kB"], exitCodes.memory, "do not fit the budget"],
+    [
+      ["--prompt", "a", "--device-memory", "100kB"],
+      exitCodes.memory,
+      "fewer tokens or a shorter prompt, or a --config with bf16",
+    ],
   ])("%j", async (flags, exitCode, message) => {
     const found = await run([...generate, ...flags]);
     expect(found.stderr).toContain(message);

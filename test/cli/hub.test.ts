@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { checkNamedFiles } from "../../src/cli/before-fetch.ts";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
 import { commit, type FakeHub, fakeHub } from "../hub/fake-hub.ts";
 import { root, run, temporaryFolder, tinyModel, tinyTokens, tooWide, writeFiles } from "./command.ts";
@@ -39,6 +40,27 @@ describe("--model owner/name", () => {
     expect(stdout).toMatch(/^ *model +some\/model@0123456: 174,656 parameters/m);
     expect(hub.requests.filter((request) => request.startsWith("GET storage"))).toHaveLength(1);
     expect(readdirSync(output)).toContain("model.safetensors");
+  });
+
+  test("is not fetched where something else of the command cannot be used", async () => {
+    const missing = ["train", "--model", "some/model", "--data", "missing.txt"];
+    expect(await run(missing)).toMatchObject({
+      exitCode: 2,
+      stderr: "error: missing.txt: no such file; check --data\n",
+    });
+    for (const [flags, message] of [
+      [{ data: [tinyTokens], validationData: ["missing.txt"] }, /missing\.txt: no such file/],
+      [{ data: [join(root, "*.none")] }, /no file fits this pattern/],
+      [{ config: "none.json" }, /none\.json.*\n.*no such file/],
+      [{ tokenizer: join(here, "none/tokenizer.json") }, /no such file or folder; wanted a tokenizer\.json/],
+      [{ adapter: join(here, "none") }, /--adapter .*none: no such file or folder/],
+      [{ resume: join(here, "none") }, /none does not exist; wanted a folder step-/],
+      [{ output: join(tinyTokens, "out") }, /--output .*out cannot be written/],
+      [{ jsonl: here }, /--jsonl .* is a folder/],
+    ] as const)
+      await expect(checkNamedFiles(flags)).rejects.toThrow(message);
+    await checkNamedFiles({ data: [tinyTokens], output: join(here, "new"), jsonl: "-", tokenizer: "some/other" });
+    expect(hub.requests).toEqual([]);
   });
 
   test("is planned with its configuration alone, and so is a dry run", async () => {

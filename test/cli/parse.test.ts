@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { expect, test } from "vitest";
-import { parseCount } from "../../src/cli/parse.ts";
+import { parseCount, parseInteger } from "../../src/cli/parse.ts";
 
 test.each([
   ["1.5B", 1_500_000_000],
@@ -49,4 +49,12 @@ test.each([
   expect(() => parseCount(text)).toThrow(InvalidArgumentError);
   expect(() => parseCount(text)).toThrow(`found "${text}"`);
   expect(() => parseCount(text)).toThrow(why);
+});
+
+test("whole numbers may be written with an exponent, and nothing else is one", () => {
+  expect(["1e3", "2E+2", " 7 "].map(parseInteger(1))).toEqual([1000, 200, 7]);
+  for (const text of ["1e99", "9".repeat(20)])
+    expect(() => parseInteger(1)(text)).toThrow(`found "${text}"; wanted a whole number from 1 to 9007199254740991.`);
+  for (const text of ["1.5", "1e-3", "e3", "0x10", "", "-1"])
+    expect(() => parseInteger(1)(text)).toThrow(`found "${text}"; wanted a whole number of at least 1.`);
 });

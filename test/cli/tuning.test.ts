@@ -1,5 +1,5 @@
 // Fine-tuning as a user does it: what is frozen, what is refused, and what config and plan say of it.
-import { readFileSync } from "node:fs";
+import { cpSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { exitCodes } from "../../src/launch/exit-codes.ts";
@@ -7,6 +7,9 @@ import { root, run, temporaryFolder, tinyModel, tinyTokens, tinyTraining, tooWid
 
 const here = temporaryFolder();
 const train = [...tinyTraining, "--data", tinyTokens, "--ranks", "2", "--steps", "2"];
+/** A copy that a fault might overwrite. */
+const aside = join(here, "aside");
+cpSync(tinyModel, aside, { recursive: true });
 const words = (text: string): string => text.replaceAll(/\s+/g, " ");
 
 describe("frozen parameters", () => {
@@ -107,7 +110,70 @@ describe("LoRA", () => {
     const text = ["--prompt", "we ", "--tokens", "12", "--temperature", "0"];
     const merged = await run(["generate", "--model", join(here, "merged"), ...text]);
     expect(await run(["generate", ...both, ...text])).toEqual(merged);
+    const twice = ["checkpoint", "merge", "--model", join(here, "merged"), "--adapter", adapter];
+    expect(words((await run([...twice, "--output", join(here, "twice")])).stderr)).toContain(
+      `it is merged into ${join(here, "merged")}: that should be the same model, and not one that has these adapters in it already`,
+    );
     expect(merged.exitCode).toBe(exitCodes.ok);
+  }, 60_000);
+
+  test("a checkpoint is small, names its base and wants it back", async () => {
+    const [model, moved, output] = [join(here, "base"), join(here, "base-moved"), join(here, "small")];
+    cpSync(tinyModel, model, { recursive: true });
+    const flags = [...train, "--model", model, ...lora, "--save-every", "2", "--output", output];
+    const saved = await run(flags);
+    expect(saved).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    expect(saved.stdout).toMatch(/saved in \d+\.\d s\); its frozen parameters stay in .*\/base\.$/m);
+    const checkpoints = join(output, "checkpoints");
+    const newest = join(checkpoints, "step-00000002");
+    const checkpoint = (...args: string[]) => run(["checkpoint", ...args]);
+    const shown = await checkpoint("inspect", checkpoints);
+    expect(words(shown.stdout)).toContain(
+      `base ${model}: 40 frozen tensors (174,656 elements) stay in it and are not in the files`,
+    );
+    for (const kind of ["master", "firstMoment", "secondMoment"])
+      expect(shown.stdout).toMatch(new RegExp(`^${kind} +12 +6,912 +27\\.6 KB$`, "m"));
+    expect(shown.stdout).toMatch(/^transformer\.h\.\*\.mlp\.c_fc\.weight +\[64, 256\] +f32, in the base +3$/m);
+    expect(tooWide(shown.stdout)).toEqual([]);
+    const json = JSON.parse((await checkpoint("inspect", checkpoints, "--json")).stdout);
+    expect(json.base).toEqual({ folder: model });
+    expect(json.tensors["transformer.ln_f.bias"].baseDigest).toMatch(/^[0-9a-f]{16}$/);
+    expect(await checkpoint("verify", checkpoints)).toEqual({
+      exitCode: exitCodes.ok,
+      stdout: expect.stringMatching(
+        /step-00000002: undamaged \(2 files, .* KB\)\n {2}its base, .*\/base, has 40 frozen tensors of it\n$/,
+      ),
+      stderr: "",
+    });
+
+    renameSync(model, moved);
+    const gone = `${newest} leaves 40 frozen tensors in its base ${model}, which is not there: give the base as it was, its folder or owner/name, to --model`;
+    expect((await checkpoint("verify", checkpoints)).stdout).toMatch(
+      /undamaged.*\n {2}its base, .*\/base, is NOT THERE/,
+    );
+    const unnamed = [...tinyTraining.filter((arg) => arg !== "--model" && arg !== tinyModel), "--data", tinyTokens];
+    const rest = [...unnamed, "--ranks", "2", "--steps", "4", ...lora, "--output", output, "--resume", checkpoints];
+    const refused = await run(rest);
+    expect(refused.exitCode).toBe(exitCodes.user);
+    expect(words(refused.stderr)).toContain(gone);
+    const whole = ["export", checkpoints, "--merge", "--output", join(here, "merged-later")];
+    expect(words((await checkpoint(...whole)).stderr)).toContain(gone);
+    expect(await checkpoint("export", checkpoints, "--output", join(here, "alone"))).toMatchObject({
+      exitCode: 0,
+      stderr: "",
+    });
+    expect(bytesOf("alone").equals(bytesOf("small"))).toBe(true);
+    expect(await checkpoint(...whole, "--model", moved)).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+    // The values are the same, so nothing is said of the other name.
+    expect(await run([...rest, "--model", moved])).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
+
+    const file = join(moved, "model.safetensors");
+    const bytes = readFileSync(file);
+    bytes[bytes.length - 4]! ^= 1;
+    writeFileSync(file, bytes);
+    const other = `base-moved is not the base that ${newest} was saved with: other values in 1 of its 40 frozen tensors`;
+    const late = await checkpoint("export", newest, "--merge", "--output", join(here, "late"), "--model", moved);
+    expect(words(late.stderr)).toContain(other);
   }, 60_000);
 
   test("goes on from PEFT's own adapter, whose settings say what LoRA is", async () => {
@@ -115,6 +181,9 @@ describe("LoRA", () => {
     const trained = await run([...train, "--adapter", peft, "--output", join(here, "further")]);
     expect(trained).toMatchObject({ exitCode: exitCodes.ok, stderr: "" });
     expect(trained.stdout).toContain("LoRA of rank 4, alpha 16");
+    const resume = ["--resume", join(adapter, "checkpoints"), "--steps", "4", "--adapter"];
+    const moved = await run([...train, ...resume, join(here, "exported"), "--lora-alpha", "16", "--lora-rank", "4"]);
+    expect(words(moved.stderr)).toContain("exported is not where the run goes on from: it began without one");
     const other = await run([...train, "--adapter", peft, "--lora-rank", "8"]);
     expect(words(other.stderr)).toContain(
       "final has rank 4, and the configuration says 8; leave shunya.lora and --lora-... out",
@@ -124,12 +193,17 @@ describe("LoRA", () => {
   });
 
   test.each([
+    [["--lora-rank", "65"], /shunya\.lora\.rank: found 65; wanted at most 64, the smaller width of layer/],
     [["--lora-rank", "4", "--model", "gpt2"], /drawn at random and stay so: give a folder with weights/],
     [
       ["--lora-rank", "4", "--lora-dropout", "lots"],
       /shunya\.lora\.dropout: found "lots"; wanted a number from 0 to below 1/,
     ],
     [["--adapter", tinyModel], /has no adapter_config\.json; wanted a folder with an adapter/],
+    [
+      ["--freeze", "*.bias", "--save-every", "1", "--model", aside, "--output", aside],
+      /--save-every leave frozen parameters in it: the model written there at the end would take their base away/,
+    ],
     [["--lora-rank", "4", "--output", tinyModel], /holds a model \(config\.json\), and this run writes adapters/],
   ])("%j is refused before anything starts", async (flags, message) => {
     const { exitCode, stdout, stderr } = await run([...train, ...flags]);

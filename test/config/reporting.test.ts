@@ -75,6 +75,7 @@ test.each([
     /module_depth: found 0; wanted a positive whole number, or -1/,
   ],
   [{ tensorboard: { enabled: true, output_path: 3 } }, /output_path: found 3; wanted text/],
+  [{ tensorboard: { enabled: true, output_path: "a\0b" } }, /output_path: found "a\\u0000b"; wanted text/],
   [{ tensorboard: { enabled: true, logdir: "x" } }, /logdir: unknown key/],
 ])("%j is refused", (config, wanted) => {
   const { reporting, told } = examine(config);

@@ -178,7 +178,7 @@ describe("odd records", () => {
         "  left out: 1 conversation with tools: odd.jsonl:8",
         "  left out: 2 conversations without an answer: odd.jsonl:2, odd.jsonl:6",
         "  left out: 2 records with an empty answer: odd.jsonl:7, odd.jsonl:11",
-        "  left out: 1 conversation whose answers begin after the sequence length: odd.jsonl:13",
+        "  left out: 1 conversation whose answers begin after the sequence length: odd.jsonl:13 (at token 13)",
       ].join("\n"),
     );
   });
@@ -204,7 +204,7 @@ describe("odd records", () => {
       "a longer beginning than the rows",
       lines(say("a b c d e f g h i j", "k")),
       {},
-      /1 records, and none is left .* answers begin after 8 tokens/,
+      /1 records, and none is left .* answers begin after 8 tokens \(--seq-length\), the first of them after 12: give at least --seq-length 12,/,
     ],
     [
       "no template",

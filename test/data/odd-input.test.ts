@@ -37,6 +37,12 @@ describe("JSONL: a bad line costs that line", () => {
       /4 documents whose text is none: case\.jsonl:1 \(a number\), case\.jsonl:2 \(null\), case\.jsonl:3 \(a list\), \.\.\.$/,
     ],
     [
+      "messages, or a prompt and a completion, beside the text",
+      jsonl('{"text":"a","messages":[]}', '{"text":"b","prompt":"c","completion":"d"}', '{"text":"c","prompt":"d"}'),
+      "a\nb\nc\n",
+      / 2 documents with messages, or prompt and completion, beside their text \(the text alone is read\): case\.jsonl:1, case\.jsonl:2$/,
+    ],
+    [
       "half a surrogate pair",
       jsonl('{"text":"a\\ud800b"}'),
       "a\uFFFDb\n",

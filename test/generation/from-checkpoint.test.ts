@@ -1,7 +1,8 @@
 // Text from a training checkpoint: that of the model folder which the run would write, with adapters too; and what is said where it cannot be.
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test, vi } from "vitest";
+import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { saveAdapter, saveModel } from "../../src/checkpoint/save-model.ts";
 import { saveCheckpoint } from "../../src/checkpoint/save-training.ts";
 import type { JsonObject } from "../../src/checkpoint/training-manifest.ts";
@@ -10,7 +11,7 @@ import { type OpenGeneratorOptions, openGenerator } from "../../src/generation/o
 import { temporaryFolder } from "../cli/command.ts";
 import type { Job } from "../laws/jobs.ts";
 import { gpt2, tinyGpt2 } from "../laws/models.ts";
-import { engineOf, smallJob, trainStep } from "../zero/support.ts";
+import { type EngineSettings, engineOf, smallJob, trainStep } from "../zero/support.ts";
 
 const here = temporaryFolder();
 /** Bytes are tokens. */
@@ -26,8 +27,9 @@ const [whole, base, adapted] = ["whole", "base", "adapted"].map((name) => join(h
 const checkpointsOf = (run: string): string => join(run, "checkpoints");
 
 /** Two steps with a checkpoint after each, and what the run writes at its end. */
-async function train(job: Job, output: string, write: "model" | "adapter"): Promise<void> {
-  await using engine = await engineOf({ job });
+async function train(settings: EngineSettings, output: string, write: "model" | "adapter"): Promise<void> {
+  const { job } = settings;
+  await using engine = await engineOf(settings);
   for (let step = 0; step < 2; step++) {
     await trainStep(engine, job, step);
     await saveCheckpoint(engine, checkpointsOf(output), { run: { model } });
@@ -39,8 +41,10 @@ async function train(job: Job, output: string, write: "model" | "adapter"): Prom
 beforeAll(async () => {
   await using first = await engineOf({ job: jobOf() });
   await saveModel(first, config, base);
-  await train(jobOf(), whole, "model");
-  await train(jobOf({ shunya: { lora } }), adapted, "adapter");
+  await train({ job: jobOf() }, whole, "model");
+  const { weights, close } = await openModelFolder(base);
+  await train({ job: jobOf({ shunya: { lora } }), weights: weights! }, adapted, "adapter");
+  await close();
 });
 
 async function textOf(folder: string, options: OpenGeneratorOptions = {}): Promise<string> {
@@ -144,6 +148,18 @@ describe("what cannot be", () => {
     await expect(textOf(folder)).rejects.toThrow(
       /no\/tokenizer\.json, is not there any more: give its tokenizer\.json/,
     );
+  });
+
+  test("a base that is gone, or another one", async () => {
+    const aside = `${base}-aside`;
+    renameSync(base, aside);
+    await expect(textOf(checkpointsOf(adapted))).rejects.toThrow(
+      /leaves \d+ frozen tensors in its base .*, which is not there/,
+    );
+    cpSync(whole, base, { recursive: true });
+    await expect(textOf(checkpointsOf(adapted))).rejects.toThrow(/is not the base that .* was saved with/);
+    rmSync(base, { recursive: true });
+    renameSync(aside, base);
   });
 
   test("adapters beside those of the run", async () => {

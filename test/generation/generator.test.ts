@@ -64,6 +64,23 @@ describe("greedy tokens are transformers'", () => {
   });
 });
 
+test("a text that longrope counts among the long ones, in the middle of it, is that of passes over all of it", async () => {
+  await using opened = await openModelFolder(folderOf("llama-longrope"));
+  const model = createModel(opened.config);
+  const config = resolveConfig({ overrides: [["train_micro_batch_size_per_gpu", 1]], worldSize: 1 });
+  await using engine = await initializeIn<LanguageBatch>(joinWorld(one), config, { model, weights: opened.weights! });
+  const options = { ...greedy, seed: 0, tokens: 12, vocabularySize: 256, ends: new Set<number>() };
+  const all = [...byteTokenizer.encode(text.slice(0, 28))]; // 32 are the longest short text
+  const prompt = Int32Array.from(all);
+  for await (const token of generateTokens({ engine, model }, prompt, options)) {
+    const ids = Int32Array.from(all);
+    const logits = await engine.infer((tape) => model.nextLogits(tape, tape.integers(ids, [1, ids.length])));
+    expect(token, `after ${ids.length} tokens`).toBe(logits.indexOf(Math.max(...logits)));
+    all.push(token);
+  }
+  expect(all).toHaveLength(40);
+});
+
 describe("a text longer than the model", () => {
   test("goes on with the newest half of what the model takes", async () => {
     await using model = await openGenerator(trained, one);
@@ -202,7 +219,7 @@ test("what cannot be is refused by name", async () => {
   await using model = await openGenerator(trained, one);
   const refused = (prompt: string, options: GenerateOptions) => expect(model.generate(prompt, options).next()).rejects;
   await refused("", {}).toThrow(/the prompt is empty/);
-  await refused(undefined as never, {}).toThrow(/prompt: found undefined; wanted text/);
+  await refused(undefined as never, {}).toThrow(/prompt: found nothing; wanted text/);
   await refused("a", { tokens: 0 }).toThrow(/tokens: found 0/);
   await refused("a", { topP: 2 }).toThrow(/topP: found 2/);
   await refused("a", { stop: [""] }).toThrow(/a stop string is empty/);

@@ -1,7 +1,9 @@
 // What may be drawn and how likely, by hand; and that draws come as often as they should.
 import { describe, expect, test } from "vitest";
 import { NumericalError, UsageError } from "../../src/errors/errors.ts";
-import { checkSampling, choicesOf, sampleToken } from "../../src/generation/sampling.ts";
+import { checkOptions } from "../../src/errors/options.ts";
+import { generateKinds } from "../../src/generation/option-kinds.ts";
+import { choicesOf, sampleToken } from "../../src/generation/sampling.ts";
 
 /** Probabilities at temperature 1: 0.1, 0.4, 0.2, 0.25, 0.05. */
 const logits = Float32Array.from([0.1, 0.4, 0.2, 0.25, 0.05], Math.log);
@@ -84,8 +86,8 @@ test("draws depend on seed and index alone, and come as often as they are likely
 });
 
 test("settings that cannot be are refused by name", () => {
-  const good = { temperature: 1, seed: 1 };
-  expect(() => checkSampling(good)).not.toThrow();
+  const check = (options: object) => () => checkOptions("generate", options, generateKinds);
+  expect(check({ temperature: 1, seed: 1, topP: undefined })).not.toThrow();
   for (const [bad, wanted] of [
     [{ temperature: -1 }, /temperature: found -1/],
     [{ temperature: Number.NaN }, /temperature: found NaN/],
@@ -95,7 +97,7 @@ test("settings that cannot be are refused by name", () => {
     [{ topP: 1.1 }, /topP: found 1.1/],
     [{ seed: -1 }, /seed/],
   ] as const) {
-    expect(() => checkSampling({ ...good, ...bad })).toThrow(wanted);
-    expect(() => checkSampling({ ...good, ...bad })).toThrow(UsageError);
+    expect(check(bad)).toThrow(wanted);
+    expect(check(bad)).toThrow(UsageError);
   }
 });

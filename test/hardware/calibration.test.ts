@@ -15,7 +15,7 @@ import { opOf, secondsOf, segmentsOf } from "./machines.ts";
 type Spanned = readonly [queue: QueueName, op: ReturnType<typeof opOf>, micros: number];
 
 const product = { m: 1000, n: 1000, k: 1000, cType: "bf16", accumulate: false, preActivation: null } as const;
-const attention = { batch: 1, seq: 999, heads: 10, kvHeads: 10, headDim: 100, keys: 999 } as const;
+const attention = { batch: 1, seq: 999, heads: 10, kvHeads: 10, headDim: 100, keys: 999, window: 999 } as const;
 
 /** What a rank of two did: rates that are easy to tell apart. */
 const ran: readonly Spanned[] = [

@@ -28,7 +28,8 @@ describe("compute", () => {
   });
 
   test("attention's causal half at its rate, and at another with dropout", () => {
-    const shape = { batch: 1, seq: 1023, heads: 16, kvHeads: 16, headDim: 64, keys: 1023, dtype: "bf16" } as const;
+    const sizes = { batch: 1, seq: 1023, heads: 16, kvHeads: 16, headDim: 64 } as const;
+    const shape = { ...sizes, keys: 1023, window: 1023, dtype: "bf16" } as const;
     // 4 x 16 x 64 x (1023 x 1024 / 2) operations.
     const operations = 4096 * 523_776;
     const at = (dropProbability: number, name: "attention" | "attentionBackward" = "attention"): number =>

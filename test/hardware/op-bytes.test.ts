@@ -20,10 +20,12 @@ test("a product reads both operands and writes the result", () => {
 });
 
 test("attention reads q, k and v and writes what q is the size of; backward, as much again and the gradients", () => {
-  const shape = { batch: 2, seq: 16, heads: 4, kvHeads: 2, headDim: 8, dtype: "f16" } as const;
+  const shape = { batch: 2, seq: 16, window: 99, heads: 4, kvHeads: 2, headDim: 8, dtype: "f16" } as const;
   const [queries, keys] = [2 * 16 * 4 * 8 * 2, 2 * 16 * 2 * 8 * 2];
   expect(bytesOf("attention", { ...shape, keys: 16 })).toBe(2 * queries + 2 * keys);
   expect(bytesOf("attention", { ...shape, keys: 48 })).toBe(2 * queries + 6 * keys);
+  // The first query sees 17 keys, and the others one more each.
+  expect(bytesOf("attention", { ...shape, keys: 48, window: 17 })).toBe(2 * queries + 4 * keys);
   // q, out, its gradient, dq; k, v, dk, dv.
   expect(bytesOf("attentionBackward", shape)).toBe(4 * queries + 4 * keys);
 });

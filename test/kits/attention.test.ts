@@ -20,12 +20,17 @@ interface Case {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly drop: number;
+  /** Left out: none. */
+  readonly window?: number;
 }
 
 const dropKey = 0x1234567890;
 const firstSample = 3;
 
-/** Odd lengths, head sizes on and off the tiles, shared key heads, dropout, and more keys than one chunk or block. */
+/**
+ * Odd lengths, head sizes on and off the tiles, shared key heads, dropout, and more keys than one chunk or block; windows of few
+ * tokens, on and off the tiles, of a block and more, and one that hides nothing.
+ */
 const cases: readonly Case[] = [
   { batch: 1, seq: 1, heads: 1, kvHeads: 1, headDim: 8, drop: 0 },
   { batch: 2, seq: 7, heads: 2, kvHeads: 1, headDim: 5, drop: 0 },
@@ -36,8 +41,15 @@ const cases: readonly Case[] = [
   { batch: 1, seq: 49, heads: 2, kvHeads: 2, headDim: 128, drop: 0 },
   { batch: 1, seq: 14, heads: 1, kvHeads: 1, headDim: 256, drop: 0 },
   { batch: 1, seq: 541, heads: 2, kvHeads: 1, headDim: 8, drop: 0 },
+  { batch: 1, seq: 70, heads: 2, kvHeads: 1, headDim: 16, drop: 0, window: 2 },
+  { batch: 2, seq: 131, heads: 4, kvHeads: 2, headDim: 20, drop: 0, window: 7 },
+  { batch: 1, seq: 131, heads: 2, kvHeads: 2, headDim: 16, drop: 0.25, window: 50 },
+  { batch: 1, seq: 50, heads: 1, kvHeads: 1, headDim: 16, drop: 0, window: 1000 },
+  { batch: 1, seq: 1045, heads: 2, kvHeads: 1, headDim: 8, drop: 0, window: 48 },
+  { batch: 1, seq: 911, heads: 1, kvHeads: 1, headDim: 8, drop: 0.1, window: 333 },
 ];
-const title = (c: Case) => `${c.batch} x ${c.seq}, heads ${c.heads}/${c.kvHeads} of ${c.headDim}, dropout ${c.drop}`;
+const title = (c: Case) =>
+  `${c.batch} x ${c.seq}, heads ${c.heads}/${c.kvHeads} of ${c.headDim}, dropout ${c.drop}, window ${c.window ?? "none"}`;
 
 /** Row strides in elements: operands lie in wider rows, as they do in a fused qkv buffer. */
 const strides = (c: Case) => ({
@@ -90,13 +102,14 @@ function referenceRow(c: Case, x: Inputs, y: Answers, b: number, h: number, i: n
   const kvHead = Math.floor(h / (heads / c.kvHeads));
   const qAt = (b * seq + i) * stride.q + h * headDim;
   const outAt = (b * seq + i) * stride.out + h * headDim;
-  const kvAt = (j: number) => (b * seq + j) * stride.kv + kvHead * headDim;
+  const first = Math.max(0, i + 1 - (c.window ?? seq));
+  const kvAt = (j: number) => (b * seq + first + j) * stride.kv + kvHead * headDim;
   const scale = headDim ** -0.5;
-  const scores = Array.from({ length: i + 1 }, (_, j) => scale * dot(x.q, qAt, x.k, kvAt(j), headDim));
+  const scores = Array.from({ length: i + 1 - first }, (_, j) => scale * dot(x.q, qAt, x.k, kvAt(j), headDim));
   const largest = Math.max(...scores);
   const sum = scores.reduce((s, score) => s + Math.exp(score - largest), 0);
   y.lse[(b * heads + h) * seq + i] = largest + Math.log(sum);
-  const words = drop > 0 ? wordsOf(dropKey, (((firstSample + b) * heads + h) * seq + i) * seq, i + 1) : [];
+  const words = drop > 0 ? wordsOf(dropKey, (((firstSample + b) * heads + h) * seq + i) * seq, i + 1).slice(first) : [];
   const threshold = Math.floor(Math.fround(drop) * 2 ** 32);
   const factors = scores.map((_, j) => (drop > 0 ? (words[j]! < threshold ? 0 : 1 / (1 - Math.fround(drop))) : 1));
   const p = scores.map((score) => Math.exp(score - largest) / sum);
@@ -154,6 +167,7 @@ async function run(bench: Workbench, c: Case, dtype: FloatType, x: Inputs, scale
     out: garbage(x.dOut.length),
     outStride: stride.out,
     lse: bench.space(4 * c.batch * c.heads * c.seq),
+    window: c.window ?? c.seq,
     dropProbability: c.drop,
     dropKey,
     firstSample,
@@ -214,7 +228,7 @@ describeKernels("attention", (isa) => {
   );
 
   it.each(floatTypes)("%s: the number of workers changes no bit", async (dtype) => {
-    for (const c of [cases[3]!, cases[4]!])
+    for (const c of [cases[3]!, cases[4]!, cases[10]!])
       await sameForAnyWorkers(isa, async (bench) => {
         const inputs = inputsOf(c, dtype);
         const { q, k, v, dOut } = inputs;
@@ -226,10 +240,13 @@ describeKernels("attention", (isa) => {
   });
 
   it.each(floatTypes)("%s: queries after earlier keys have the bits that they have among all", async (dtype) => {
-    for (const c of [
-      { batch: 1, seq: 1045, heads: 4, kvHeads: 2, headDim: 20, drop: 0 },
+    const long: Case = { batch: 1, seq: 1045, heads: 4, kvHeads: 2, headDim: 20, drop: 0 };
+    const all: readonly Case[] = [
+      long,
       { batch: 2, seq: 70, heads: 2, kvHeads: 2, headDim: 128, drop: 0 },
-    ]) {
+      ...[1, 29, 600].map((window) => ({ ...long, heads: 1, kvHeads: 1, window })),
+    ];
+    for (const c of all) {
       const x = inputsOf(c, dtype);
       const stride = strides(c);
       const bytes = dtypeBytes[dtype];
@@ -242,6 +259,8 @@ describeKernels("attention", (isa) => {
         [c.seq - 5, 5],
         [c.seq - 1, 1],
         [c.seq - 62, 60],
+        // Windows that begin in one chunk of keys, beside others that begin in the next.
+        ...(c.window ? [512, 541].flatMap((at) => [[at, 1] as const, [at - 9, 20] as const]) : []),
       ] as const) {
         const keys = first + seq;
         const rowsOf = (all: Float64Array, rowStride: number, from: number, to: number) =>
@@ -255,7 +274,8 @@ describeKernels("attention", (isa) => {
           q: bench.place(rowsOf(x.q, stride.q, first, keys), dtype),
           k: bench.place(rowsOf(x.k, stride.kv, 0, keys), dtype),
           v: bench.place(rowsOf(x.v, stride.kv, 0, keys), dtype),
-          ...{ out, lse: bench.space(4 * c.batch * c.heads * seq), dropProbability: 0, dropKey, firstSample },
+          ...{ out, lse: bench.space(4 * c.batch * c.heads * seq), window: c.window ?? keys },
+          ...{ dropProbability: 0, dropKey, firstSample },
         });
         for (let b = 0; b < c.batch; b++)
           for (let t = 0; t < seq; t++) {
@@ -267,6 +287,47 @@ describeKernels("attention", (isa) => {
       }
       bench.close();
     }
+  });
+
+  it("what lies tiles outside of the window is not read: a probability of zero times NaN would be NaN", async () => {
+    const c = { batch: 1, seq: 1045, heads: 2, kvHeads: 1, headDim: 8, drop: 0, window: 48 };
+    const x = inputsOf(c, "f32");
+    const stride = strides(c);
+    const [v, dOut] = [x.v.slice(), x.dOut.slice()];
+    v[100 * stride.kv] = Number.NaN;
+    dOut[900 * stride.out] = Number.NaN;
+    const bench = new Workbench(isa);
+    const spans = await run(bench, c, "f32", { ...x, v, dOut });
+    const broken = (name: "out" | "dk" | "dv", rowStride: number) => {
+      const all = bench.read(spans[name], c.seq * rowStride, "f32");
+      return Array.from({ length: c.seq }, (_, t) => t).filter((t) => Number.isNaN(all[t * rowStride]!));
+    };
+    // Three tiles are at most 144 positions.
+    const out = broken("out", stride.out);
+    expect(out).toContain(100 + 47);
+    expect(Math.max(...out)).toBeLessThan(100 + 48 + 144);
+    for (const name of ["dk", "dv"] as const) {
+      const keys = broken(name, stride.kv).filter((t) => t > 500); // before it, those of broken outputs
+      expect(keys).toContain(900 - 47);
+      expect(Math.min(...keys), name).toBeGreaterThan(900 - 48 - 144);
+    }
+    bench.close();
+  });
+
+  it.each(floatTypes)("%s: scratch follows the window, and never shrinks while a text grows", (dtype) => {
+    const bench = new Workbench(isa);
+    const rows = bench.space(4 * 500 * 32);
+    const scratchOf = (keys: number, window: number) =>
+      bench.scratchBytes("attention", {
+        ...{ batch: 1, seq: 40, keys, window, heads: 4, kvHeads: 1, headDim: 8, scale: 1, dtype },
+        ...{ q: rows, k: rows, v: rows, out: rows, qStride: 32, kvStride: 8, outStride: 32, lse: rows },
+        ...{ dropProbability: 0, dropKey, firstSample },
+      });
+    const sizes = Array.from({ length: 440 }, (_, i) => scratchOf(40 + i, 30));
+    expect(sizes).toEqual(sizes.toSorted((a, b) => a - b));
+    expect(sizes.at(-1)).toBe(sizes[100]);
+    expect(scratchOf(479, 30)).toBeLessThan(scratchOf(479, 479));
+    bench.close();
   });
 
   it("scores far apart neither overflow nor lose the largest", async () => {
@@ -285,13 +346,13 @@ describeKernels("attention", (isa) => {
     bench.close();
   });
 
-  it("NaN in a query stays in its row; NaN in a key reaches that position and later ones", async () => {
+  it("NaN in a query stays in its row; NaN in a key reaches that position and later ones in its window", async () => {
     const c = { batch: 2, seq: 130, heads: 1, kvHeads: 1, headDim: 16, drop: 0 };
     const x = inputsOf(c, "f32");
     const stride = strides(c);
-    const rowsWithNaN = async (broken: Inputs) => {
+    const rowsWithNaN = async (broken: Inputs, window = c.seq) => {
       const bench = new Workbench(isa);
-      const spans = await run(bench, c, "f32", broken);
+      const spans = await run(bench, { ...c, window }, "f32", broken);
       const out = bench.read(spans.out, x.dOut.length, "f32");
       bench.close();
       return Array.from({ length: c.batch * c.seq }, (_, t) => t).filter((t) => Number.isNaN(out[t * stride.out]!));
@@ -302,5 +363,6 @@ describeKernels("attention", (isa) => {
     const k = x.k.slice();
     k[100 * stride.kv + 2] = Number.NaN;
     expect(await rowsWithNaN({ ...x, k })).toEqual(Array.from({ length: 30 }, (_, i) => 100 + i));
+    expect(await rowsWithNaN({ ...x, k }, 5)).toEqual([100, 101, 102, 103, 104]);
   });
 });

@@ -147,14 +147,16 @@ export class Workbench {
     return fromBytes(this.bytes(span, count * dtypeBytes[dtype]), dtype);
   }
 
+  scratchBytes<K extends OpName>(op: K, args: OpArgs<K>): number {
+    if (!("scratch" in opFields[op])) return 0;
+    const query = encode(op, args, null);
+    return native!.scratchBytes(query.code, query.values, this.threads);
+  }
+
   /** Enqueues an op, with scratch where it needs some; returns its sequence number. */
   issue<K extends OpName>(op: K, args: OpArgs<K>): number {
-    let scratch: Span | null = null;
-    if ("scratch" in opFields[op]) {
-      const query = encode(op, args, null);
-      const bytes = native!.scratchBytes(query.code, query.values, this.threads);
-      if (bytes > 0) scratch = this.space(bytes);
-    }
+    const bytes = this.scratchBytes(op, args);
+    const scratch: Span | null = bytes > 0 ? this.space(bytes) : null;
     const call = encode(op, args, scratch);
     return native!.issue(this.queue, call.code, call.values);
   }

@@ -75,7 +75,9 @@ test("a budget of the host holds, to the byte", async () => {
   await fits.engine[Symbol.asyncDispose]();
   const tooSmall = start(zero, { hostMemoryBytes: bytes / 2 });
   await expect(tooSmall).rejects.toMatchObject({ code: "MEMORY", tier: "host" });
-  await expect(start(zero, { hostMemoryBytes: 0 })).rejects.toThrow(/^hostMemoryBytes: found 0; wanted a positive/);
+  await expect(start(zero, { hostMemoryBytes: 0 })).rejects.toThrow(
+    /^initialize: hostMemoryBytes: found 0; wanted a positive/,
+  );
 });
 
 test("states on disk go with the engine, and a disk without a folder is refused", async () => {

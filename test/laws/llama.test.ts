@@ -51,15 +51,21 @@ const cases: readonly Case[] = [
     accumulation: 1,
   },
   {
-    name: "qwen2 with one head of keys and values",
-    changes: { architecture: "qwen2", attentionBias: "queryKeyValue", keyValueHeads: 1 },
+    name: "qwen2 with one head of keys and values and a window in one layer",
+    changes: {
+      ...{ architecture: "qwen2", attentionBias: "queryKeyValue", keyValueHeads: 1 },
+      slidingWindow: { tokens: 5, fromLayer: 1 },
+    },
     ranks: 2,
     precision: "fp16",
     accumulation: 2,
   },
   {
-    name: "qwen3",
-    changes: { architecture: "qwen3", normsQueryAndKey: true, headWidth: 16, tied: true },
+    name: "qwen3 with a window",
+    changes: {
+      ...{ architecture: "qwen3", normsQueryAndKey: true, headWidth: 16, tied: true },
+      slidingWindow: { tokens: 6, fromLayer: 0 },
+    },
     ranks: 4,
     precision: "bf16",
     accumulation: 1,

@@ -17,6 +17,7 @@ import type { ProgramSpan, QueueSpan } from "../../src/device/timeline.ts";
 import { ShunyaError } from "../../src/errors/errors.ts";
 import { generateTokens } from "../../src/generation/tokens.ts";
 import { joinLaunched } from "../../src/launch/join.ts";
+import { withBaseTogether } from "../../src/launch/resume.ts";
 import type { LanguageBatch, LanguageModel } from "../../src/nn/models/language-model.ts";
 import { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
@@ -148,6 +149,7 @@ async function train(job: Job, worldSize: number): Promise<RankAnswer> {
     if (job.resume !== undefined) {
       const group = new ProcessGroup(device, transport);
       saved = await findTraining(job.resume, { group, onDamaged: () => {}, checksAsRead: true });
+      saved = await withBaseTogether(group, saved, weights);
     }
     isEngines = true;
     const model = buildModel(job.model, rank);

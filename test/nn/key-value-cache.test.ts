@@ -50,6 +50,8 @@ describe.each([
   ["llama-family/llama", {}],
   ["llama-family/qwen3", {}],
   ["llama-family/qwen3", { bf16: { enabled: true } }],
+  ["llama-family/mistral-window", {}],
+  ["llama-family/qwen2-window", { bf16: { enabled: true } }],
 ] as const)("%s %j", (folder, precision) => {
   test.each(Object.keys(cuts))("%s", async (name) => {
     await withModel(folder, precision, async (opened) => {
@@ -61,6 +63,33 @@ describe.each([
         expect(found, `after ${end} tokens`).toEqual(await logits(opened, tokens.slice(0, end)));
         begin = end;
       }
+    });
+  });
+});
+
+describe("longrope, whose long texts turn otherwise from their first position on", () => {
+  test.each(Object.keys(cuts))("a long text that is announced, %s", async (name) => {
+    await withModel("llama-family/llama-longrope", {}, async (opened) => {
+      expect(opened.model.shortTextTokens).toBe(32);
+      using cache = cacheOf(opened, 60);
+      cache.clear(60);
+      let begin = 0;
+      let found: Float32Array = new Float32Array();
+      for (const end of cuts[name]!) {
+        found = await logits(opened, tokens.slice(begin, end), cache);
+        begin = end;
+      }
+      expect(found).toEqual(await logits(opened, tokens.slice(0, 60)));
+    });
+  });
+
+  test("a short text needs no announcement, and one that becomes long unannounced is refused by name", async () => {
+    await withModel("llama-family/llama-longrope", {}, async (opened) => {
+      using cache = cacheOf(opened, 60);
+      await logits(opened, tokens.slice(0, 20), cache);
+      expect(await logits(opened, tokens.slice(20, 32), cache)).toEqual(await logits(opened, tokens.slice(0, 32)));
+      const wanted = /grows from 32 tokens to 33 .*clear\(33\).*beyond 32 tokens longrope/;
+      await expect(logits(opened, tokens.slice(32, 33), cache)).rejects.toThrow(wanted);
     });
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { LoraConfig } from "../../src/config/types.ts";
 import { describeModel } from "../../src/nn/describe.ts";
 import { Linear } from "../../src/nn/layers.ts";
-import { targetNames } from "../../src/nn/lora.ts";
+import { checkRank, targetNames } from "../../src/nn/lora.ts";
 import { Gpt2 } from "../../src/nn/models/gpt2.ts";
 import { Llama } from "../../src/nn/models/llama.ts";
 import { llamaConfigs } from "../../src/nn/models/llama-published.ts";
@@ -67,6 +67,19 @@ describe("targets", () => {
     const tune = () => tuned(new Gpt2(tinyGpt2), { freeze: [], lora: lora({ targets: ["c_attn", target] }) });
     expect(tune).toThrow(message);
   });
+});
+
+test("a rank above the smaller width of a layer that gets an adapter is refused by name", () => {
+  const model = new Gpt2(tinyGpt2); // 32 wide
+  const check = (changes: Partial<LoraConfig>) => () => checkRank(model, lora(changes));
+  expect(check({ rank: 32, targets: ["all-linear"] })).not.toThrow();
+  expect(check({ rank: 33 })).toThrow(
+    /^shunya\.lora\.rank: found 33; wanted at most 32, the smaller width of layer transformer\.h\.0\.attn\.c_attn/,
+  );
+  const grouped = new Llama({ ...llamaConfigs["smollm-135m"]!, layers: 1 });
+  expect(check({ rank: 192, targets: ["c_fc"] })).toThrow(/rank: found 192/);
+  expect(() => checkRank(grouped, lora({ rank: 192 }))).not.toThrow();
+  expect(() => checkRank(grouped, lora({ rank: 193 }))).toThrow(/at most 192, .*v_proj/);
 });
 
 test("a model of your own names its layers; its shared ones have one adapter, and a second time changes nothing", () => {

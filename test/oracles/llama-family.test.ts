@@ -1,5 +1,5 @@
-// Models of Llama's family are transformers': the same logits from the same folder, and for a Llama with groups of heads the same
-// losses and gradient norms at every stage. llama-family/ holds what transformers made of them (make_llama.py beside it).
+// Models of Llama's family are transformers': the same logits from the same folder, and for a Llama with groups of heads, and for
+// models with windows, the same losses and gradient norms at every stage. llama-family/ holds what transformers made of them (make_llama.py beside it).
 import { describe, expect, test } from "vitest";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import { createModel } from "../../src/nn/models/models.ts";
@@ -22,6 +22,9 @@ describe("logits are transformers'", () => {
     ["mistral", "one head of keys and values, heads narrower than their share, BF16"],
     ["qwen2", "biases of queries, keys and values, YaRN, F16"],
     ["qwen3", "norms of queries and keys, wide heads, shards, BF16"],
+    ["mistral-window", "a window of 8 tokens in every layer"],
+    ["qwen2-window", "a window of 11 tokens from the second layer on"],
+    ["llama-longrope", "other factors beyond 32 original positions"],
   ])("%s: %s", async (name) => {
     const expected = readOracle<{
       readonly lengths: readonly number[];
@@ -55,4 +58,20 @@ describe("training a Llama with groups of heads is PyTorch's", () => {
         expect(weightsHash).toBe(runs[0]!.weightsHash);
       }
     });
+});
+
+describe("training on sequences longer than the window, or than the original positions, is PyTorch's", () => {
+  test.each(["mistral-window", "qwen2-window", "llama-longrope"])(
+    "%s, 2 ranks, stages 0 and 3: the same bits",
+    async (name) => {
+      const curve = readOracle<TrainingSettings & Curve>(`llama-family/${name}/losses.json`);
+      const [whole, shared] = [
+        await run(2, await trainingJob(oraclePath(`llama-family/${name}`), 0, curve)),
+        await run(2, await trainingJob(oraclePath(`llama-family/${name}`), 3, curve)),
+      ];
+      expectCurve(whole.records, curve);
+      expect(shared.records.map((r) => r.loss)).toEqual(whole.records.map((r) => r.loss));
+      expect(shared.weightsHash).toBe(whole.weightsHash);
+    },
+  );
 });

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 HERE = Path(__file__).parent
 LENGTHS, NEW_TOKENS = (1, 7, 40), 40
-FAMILIES = ("llama", "qwen2", "qwen3")
+FAMILIES = ("llama", "qwen2", "qwen3", "mistral-window", "qwen2-window")
 
 
 def gpt2_folder(into):

@@ -1,9 +1,11 @@
 """Makes the oracles in llama-family/: tiny random models of each family as Hugging Face writes them, and what transformers makes of them.
 
 Each folder has config.json, its weights (one file or shards; F32, F16 or BF16) and logits.json: the logits of the token that
-follows the first n tokens of gpt2-tiny/tokens.bin, in fp32. llama/ has losses.json too: 20 steps of AdamW in fp32 on one thread.
+follows the first n tokens of gpt2-tiny/tokens.bin, in fp32. Some have losses.json too: 20 steps of AdamW in fp32 on one thread.
+Of the last ones sequences are longer than the window, or than the original positions.
 
-    python3 make_llama.py                # needs PyTorch and transformers 4.57
+    python3 make_llama.py                # needs PyTorch and transformers: 4.57 wrote those up to qwen3, 5.24 the others
+    python3 make_llama.py make NAME ...  # only these
     python3 make_llama.py check FOLDER   # loads a folder that was written elsewhere: every tensor there, and none too many
 """
 import json
@@ -33,6 +35,13 @@ COMMON = {
 }
 # Short original positions, so that a scaling shows within 48 tokens.
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+SMALL = {"hidden_size": 32, "intermediate_size": 40}
+LONGROPE = {
+    "rope_type": "longrope",
+    "original_max_position_embeddings": 32,
+    "short_factor": [1.0, 1.1, 1.3, 1.5],
+    "long_factor": [1.2, 1.9, 3.1, 4.0],
+}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 
 # Folder to (model_type, settings, element type, shards).
@@ -47,7 +56,16 @@ MODELS = {
     "mistral": ("mistral", {"sliding_window": 64, "num_key_value_heads": 1, "head_dim": 24}, torch.bfloat16, 1),
     "qwen2": ("qwen2", {"rope_scaling": YARN, "rope_theta": 1000000.0, "tie_word_embeddings": True}, torch.float16, 1),
     "qwen3": ("qwen3", {"head_dim": 32, "rope_theta": 1000000.0}, torch.bfloat16, 2),
+    "mistral-window": ("mistral", {**SMALL, "sliding_window": 8}, torch.bfloat16, 1),
+    "qwen2-window": (
+        "qwen2",
+        {**SMALL, "use_sliding_window": True, "sliding_window": 11, "max_window_layers": 1, "tie_word_embeddings": True},
+        torch.bfloat16,
+        1,
+    ),
+    "llama-longrope": ("llama", {**SMALL, "rope_scaling": LONGROPE, "tie_word_embeddings": True}, torch.bfloat16, 1),
 }
+TRAINED = ("llama", "mistral-window", "qwen2-window", "llama-longrope")
 
 
 def make_model(model_type, settings, dtype):
@@ -105,8 +123,9 @@ def train(model, tokens):
     }
 
 
-def make(tokens):
-    for name, (model_type, settings, dtype, shards) in MODELS.items():
+def make(tokens, names):
+    for name in names:
+        model_type, settings, dtype, shards = MODELS[name]
         folder = HERE / "llama-family" / name
         model = make_model(model_type, settings, dtype)
         save(folder, model, dtype, shards)
@@ -117,7 +136,7 @@ def make(tokens):
         logits = logits_of(loaded.eval(), tokens)
         rounded = [[float(f"{v:.8g}") for v in row] for row in logits]
         (folder / "logits.json").write_text(json.dumps({"lengths": LENGTHS, "logits": rounded}))
-        if name == "llama":
+        if name in TRAINED:
             (folder / "losses.json").write_text(json.dumps(train(loaded.train(), tokens), indent=1))
         print(f"{name}: {sum(p.numel() for p in loaded.parameters())} parameters, logits to {max(map(max, logits)):.3f}")
 
@@ -136,4 +155,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "check":
         check(sys.argv[2], torch.from_numpy(stored))
     else:
-        make(torch.from_numpy(stored))
+        make(torch.from_numpy(stored), sys.argv[2:] if sys.argv[1:2] == ["make"] else MODELS)

@@ -115,6 +115,19 @@ describe("where nothing fits", () => {
     expect((await answerPlan(hopeless, nothingAsked)).remedies).toEqual([]);
     // Four stages, twelve ways, and twelve for each of five extremes: three changes alone, and two of them with checkpointing.
     expect(hopeless.asks).toHaveLength(4 + 12 + 60);
+    // Where states alone are too much, fewer activations are no way out: only more ranks are asked about, without checkpointing and with.
+    const heavy = subjectOf(() => ({ device: 200e9, states: 190e9 }));
+    expect((await answerPlan(heavy, nothingAsked)).remedies).toEqual([]);
+    expect(heavy.asks).toHaveLength(4 + 12 + 24);
+    // Nor is a placement that is short of host memory.
+    const narrow = subjectOf(
+      (_, { offloadOptimizer }) => ({ device: 200e9, host: offloadOptimizer === "none" ? 0 : 1e12 }),
+      {
+        roomOf: () => ({ ...wideRoom, hostBytes: 64e9 }),
+      },
+    );
+    expect((await answerPlan(narrow, nothingAsked)).remedies).toEqual([]);
+    expect(narrow.asks).toHaveLength(4 + 12 + 4 + 4 + 12 + 4 + 12);
     const roomless = subjectOf(() => ({ device: 1 }), { roomOf: () => ({ ...wideRoom, deviceBytes: 1e9 }) });
     expect((await answerPlan(roomless, nothingAsked)).remedies).toEqual([]);
     expect(roomless.asks).toHaveLength(4 + 12);

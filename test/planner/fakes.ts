@@ -13,6 +13,8 @@ export const allNames = placements().map(placementName);
 
 export interface Needs {
   readonly device: number;
+  /** Of those, model states; the rest are activations. */
+  readonly states?: number;
   readonly host?: number;
   readonly disk?: number;
 }
@@ -21,10 +23,10 @@ export const estimateOf = (placement: Placement, { microBatch }: BatchSplit, nee
   ...placement,
   microBatch,
   device: {
-    parametersBytes: needs.device,
+    parametersBytes: needs.states ?? 0,
     gradientsBytes: 0,
     optimizerBytes: 0,
-    activationsBytes: 0,
+    activationsBytes: needs.device - (needs.states ?? 0),
     buffersBytes: 0,
     totalBytes: needs.device,
   },

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { planJob } from "../../src/cli/plan-subject.ts";
 import type { Stage } from "../../src/config/types.ts";
-import type { Placement } from "../../src/plan/placement.ts";
+import { type Placement, placements } from "../../src/plan/placement.ts";
 import type { Estimate } from "../../src/planner/estimate.ts";
 import type { RankRoom } from "../../src/planner/fit.ts";
 import {
@@ -123,6 +123,33 @@ describe("host memory is about the engine's own where the optimizer is on the ho
     expect(share).toBeGreaterThan(1);
     expect(share).toBeLessThan(1.03);
   });
+});
+
+test("with other ranks host and disk are the engine's own, wherever states are: staging is of a rank's shards", async () => {
+  const estimateOf = async (ranks: number, placement: Placement) => {
+    const { subject } = planJob({
+      model: "gpt2",
+      ranks,
+      device: "A100-80GB",
+      engine: "shunya",
+      microBatch: 1,
+      seqLength: 512,
+    });
+    const estimate = await subject.estimateOf(subject.asked)(placement, { microBatch: 1, gradientAccumulation: 1 });
+    return { estimate: estimate!, job: { parameters: subject.parameters, ranks, microBatch: 1, sequenceLength: 512 } };
+  };
+  const offloaded = placements().filter(({ offloadOptimizer }) => offloadOptimizer !== "none");
+  expect(offloaded).toHaveLength(8);
+  for (const placement of offloaded) {
+    const [own, other] = [await estimateOf(4, placement), await estimateOf(8, placement)];
+    const page: PlannedFootprint = { job: own.job, bytesPerParameter: adam, estimates: [own.estimate] };
+    for (const { job, estimate } of [own, other])
+      for (const bytes of ["hostBytes", "diskBytes"] as const) {
+        if (estimate[bytes] === 0) continue;
+        const share = footprintOf(page, job, placement)[bytes] / estimate[bytes];
+        expect(Math.abs(share - 1), JSON.stringify({ placement, ranks: job.ranks, bytes })).toBeLessThan(0.005);
+      }
+  }
 });
 
 describe("what is recommended", () => {

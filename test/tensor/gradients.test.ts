@@ -178,6 +178,22 @@ describe("gradients by central differences", () => {
       );
   });
 
+  test("grouped-query attention in a window", () =>
+    checkGradients(
+      {
+        weights: { q: [14, 8], k: [14, 4], v: [14, 4] },
+        forward: (tape, { q, k, v }) =>
+          groupedAttention(tape, input(tape, q!, [2, 7, 8]), input(tape, k!, [2, 7, 4]), input(tape, v!, [2, 7, 4]), {
+            heads: 4,
+            kvHeads: 2,
+            name: "a",
+            window: 3,
+          }),
+        spread: 1.5,
+      },
+      5e-3,
+    ));
+
   test("attention", () =>
     checkGradients(
       {

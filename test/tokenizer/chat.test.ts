@@ -3,9 +3,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, describe, expect, test } from "vitest";
+import { Script } from "node:vm";
+import { afterAll, describe, expect, type MockInstance, test, vi } from "vitest";
+import { ModelError } from "../../src/errors/errors.ts";
+import { encodeInTime } from "../../src/tokenizer/bounded.ts";
 import { answerClosing, type ChatMessage, renderAnswers, renderChat } from "../../src/tokenizer/chat.ts";
-import { openTokenizer } from "../../src/tokenizer/tokenizer.ts";
+import { byteTokenizer, openTokenizer } from "../../src/tokenizer/tokenizer.ts";
 
 /** As Qwen and many others: every message between two tokens. */
 const chatml = {
@@ -92,6 +95,57 @@ test("refused: no template, a broken one, messages that a template does not take
   expect(() => renderAnswers(messages, lastOnly)).toThrow(/message 2 of a conversation cannot be found in its text/);
 });
 
+function raise(message: string): never {
+  throw new Error(message);
+}
+
+/** A tenth of a second here, so that nobody waits for what never comes. */
+const hasten = (): MockInstance => {
+  const { runInContext } = Script.prototype;
+  return vi.spyOn(Script.prototype, "runInContext").mockImplementation(function (this: Script, context, options) {
+    return runInContext.call(this, context, { ...(options as object), timeout: 100 });
+  });
+};
+
+describe("a template that does not end is an error", () => {
+  const endless = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}";
+
+  test("of the model, not of the messages, and the next one is filled in", () => {
+    const late = /^the chat template was not done with a conversation after 10 s; look for a loop/;
+    const runs = hasten();
+    expect(() => renderChat(messages, { chat_template: endless })).toThrow(late);
+    expect(() => renderAnswers(messages, { chat_template: endless })).toThrow(ModelError);
+    const marked = `${endless}{% generation %}a{% endgeneration %}`;
+    expect(() => renderAnswers(messages, { chat_template: marked })).toThrow(late);
+    expect(renderChat(messages, chatml)).toBe(whole.chatml);
+    expect(runs).toHaveBeenLastCalledWith(expect.anything(), { timeout: 10_000 });
+    runs.mockRestore();
+  });
+
+  test("nor is a pattern of a tokenizer waited for", () => {
+    const pattern = /^(a+)+$/;
+    const slow = { ...byteTokenizer, encode: (text: string) => Uint32Array.of(Number(pattern.test(text))) };
+    const runs = hasten();
+    expect(() => encodeInTime(slow, `${"a".repeat(40)}!`)).toThrow(
+      /^the tokenizer bytes was not done with 41 characters after 10 s/,
+    );
+    expect(encodeInTime(slow, "aa")).toEqual(Uint32Array.of(1));
+    expect(() => encodeInTime({ ...slow, encode: () => raise("own") }, "a")).toThrow(/^own$/);
+    runs.mockRestore();
+  });
+
+  test("a range is as in Jinja, and no larger than its sandbox has it", () => {
+    const shown = (text: string): string => renderChat([], { chat_template: `{{ ${text} | join(",") }}` });
+    expect(shown("range(3)")).toBe("0,1,2");
+    expect(shown("range(1, 4)")).toBe("1,2,3");
+    expect(shown("range(5, 0, -2)")).toBe("5,3,1");
+    expect(shown("range(2, 2)")).toBe("");
+    expect(shown("range(100000)")).toMatch(/,99999$/);
+    expect(() => shown("range(1000000000)")).toThrow(/range\(\) of 1000000000 entries; wanted at most 100000/);
+    expect(() => shown("range(1, 5, 0)")).toThrow(/range\(\) of Infinity entries/);
+  });
+});
+
 const folder = mkdtempSync(join(tmpdir(), "shunya-chat-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -103,6 +157,13 @@ test("the template may lie in a file of its own", async () => {
   const tokenizer = await openTokenizer(folder);
   const text = renderChat(messages, tokenizer.settings);
   expect(text).toBe(whole.chatml);
+  writeFileSync(join(folder, "chat_template.jinja"), "{{ raise_exception('no') }}");
+  const refusing = (await openTokenizer(folder)).settings;
+  const refused = new RegExp(
+    `^the chat template of ${join(folder, "chat_template.jinja")} refuses these messages: no$`,
+  );
+  expect(() => renderChat(messages, refusing)).toThrow(refused);
+  expect(() => renderAnswers(messages, refusing)).toThrow(refused);
   expect(tokenizer.encode(text).filter((id) => id === tokenizer.idOf("<|im_start|>"))).toHaveLength(5);
 });
 

@@ -118,6 +118,22 @@ describe("refused, with the file and what is wrong", () => {
     ],
     ["no vocabulary", { ...json, model: { type: "BPE", merges: [] } }, /model has no "vocab"/],
     ["no merges", { ...json, model: { type: "BPE", vocab } }, /model has no "merges"/],
+    [
+      "a vocabulary of another kind",
+      { ...json, model: { ...json.model, vocab: ["a"] } },
+      /vocab: found a list; wanted an object/,
+    ],
+    [
+      "a merge of one",
+      { ...json, model: { ...json.model, merges: ["a b", "a"] } },
+      /merges\[1\]: found "a"; wanted two tokens/,
+    ],
+    ["a merge of a number", { ...json, model: { ...json.model, merges: [["a", 1]] } }, /merges\[0\]: found \["a",1\]/],
+    [
+      "an id beyond 32 bits",
+      { ...json, model: { ...json.model, vocab: { a: 4e9 } } },
+      /token "a": found id 4000000000; wanted a whole number from 0/,
+    ],
     ["odd added tokens", { ...json, added_tokens: [{ id: -1, content: "x" }] }, /added_tokens: wanted a list/],
     [
       "odd ids",

@@ -170,9 +170,9 @@ describe("targets that do not count", () => {
   test.each([
     ["unequal ones that nobody told of", [7, 9], undefined, /7 to 9 targets that count.*\{ stepTargets \}/],
     ["another number than there are", [7, 9], 15, /told of 15 stepTargets, and the micro-batches of all ranks held 16/],
-    ["no number", [7, 9], Number.NaN, /found stepTargets NaN; wanted the number of targets/],
-    ["none at all", [7, 9], 0, /found stepTargets 0/],
-    ["half a target", [7, 9], 1.5, /found stepTargets 1.5/],
+    ["no number", [7, 9], Number.NaN, /stepTargets: found NaN; wanted the number of targets/],
+    ["none at all", [7, 9], 0, /stepTargets: found 0/],
+    ["half a target", [7, 9], 1.5, /stepTargets: found 1.5/],
   ] as const)("refused: %s", async (_what, counts, stepTargets, message) => {
     await using engine = await engineOf({ job: { ...job, config } });
     const failing = step(engine, counts, stepTargets);

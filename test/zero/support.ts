@@ -4,6 +4,7 @@ import { joinWorld } from "../../src/launch/world.ts";
 import type { LanguageBatch } from "../../src/nn/models/gpt2.ts";
 import type { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
+import type { WeightSource } from "../../src/zero/weights.ts";
 import { batchOf, configOf, type Job } from "../laws/jobs.ts";
 import { buildModel, gpt2 } from "../laws/models.ts";
 
@@ -11,6 +12,7 @@ export interface EngineSettings {
   readonly job: Job;
   readonly deviceMemoryBytes?: number;
   readonly signal?: AbortSignal;
+  readonly weights?: WeightSource;
 }
 
 export const smallJob = (more: Partial<Job> = {}): Job => ({
@@ -22,9 +24,9 @@ export const smallJob = (more: Partial<Job> = {}): Job => ({
 });
 
 /** A world of one. */
-export function engineOf({ job, deviceMemoryBytes, signal }: EngineSettings): Promise<Engine<LanguageBatch>> {
+export function engineOf({ job, deviceMemoryBytes, ...given }: EngineSettings): Promise<Engine<LanguageBatch>> {
   const world = joinWorld({ threads: job.threads ?? 1, ...(deviceMemoryBytes !== undefined && { deviceMemoryBytes }) });
-  return initializeIn(world, configOf(job.config, 1), { model: buildModel(job.model, 0), ...(signal && { signal }) });
+  return initializeIn(world, configOf(job.config, 1), { model: buildModel(job.model, 0), ...given });
 }
 
 /** One whole step on the job's own data. */

@@ -43,11 +43,11 @@ test("a model belongs to one open engine at a time", async () => {
 });
 
 test.each([Number.NaN, -1, 1.5, 2 ** 60])("seed %d is refused", async (seed) => {
-  await expect(simulated({ seed })).rejects.toThrow(/found seed/);
+  await expect(simulated({ seed })).rejects.toThrow(/seed: found/);
 });
 
 test.each([undefined, {}])("%j is no model", async (model) => {
-  await expect(simulated({ model })).rejects.toThrow(/without forward/);
+  await expect(simulated({ model })).rejects.toThrow(/wanted a Module/);
 });
 
 test("given weights of another length are refused by name", async () => {

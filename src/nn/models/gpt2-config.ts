@@ -1,5 +1,7 @@
 /** The shape of a GPT-2 and the published sizes (Radford et al., "Language Models are Unsupervised Multitask Learners", table 2). */
 
+import { dropShare, type Kinds, numberThat, required, truth, wholeNumber } from "../../errors/options.ts";
+
 export interface Gpt2Config {
   readonly vocabularySize: number;
   /** Longest sequence, in tokens. */
@@ -17,6 +19,24 @@ export interface Gpt2Config {
   /** The output head is the token embedding. */
   readonly tied: boolean;
 }
+
+const size = required(wholeNumber(1));
+const share = required(dropShare);
+const least0 = required(numberThat("a number of at least 0", (value) => value >= 0 && Number.isFinite(value)));
+
+export const gpt2Kinds: Kinds<Gpt2Config> = {
+  vocabularySize: size,
+  positions: size,
+  hidden: size,
+  layers: size,
+  heads: size,
+  layerNormEpsilon: least0,
+  initializerRange: least0,
+  embeddingDropout: share,
+  attentionDropout: share,
+  residualDropout: share,
+  tied: required(truth),
+};
 
 const published = {
   vocabularySize: 50257,

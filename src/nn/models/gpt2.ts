@@ -3,6 +3,7 @@
  * as the root unit, which runs twice: before the blocks and after them.
  */
 import { ShapeError } from "../../errors/errors.ts";
+import { checkOptions } from "../../errors/options.ts";
 import type { EarlierKeys } from "../../tensor/ops/attention.ts";
 import { add, dropout, row } from "../../tensor/ops/elementwise.ts";
 
@@ -14,7 +15,7 @@ import type { KeyValueCache, KeyValueShape } from "../key-value-cache.ts";
 import { CausalSelfAttention, Embedding, LayerNorm, Mlp } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
-import type { Gpt2Config } from "./gpt2-config.ts";
+import { type Gpt2Config, gpt2Kinds } from "./gpt2-config.ts";
 import type { LanguageBatch, LanguageModel } from "./language-model.ts";
 
 export type { LanguageBatch } from "./language-model.ts";
@@ -77,9 +78,10 @@ export class Gpt2 extends Module implements LanguageModel {
   readonly lm_head?: Embedding;
   readonly config: Gpt2Config;
 
-  /** @throws ShapeError where the width is not a multiple of the heads */
+  /** @throws UsageError, ShapeError where the width is not a multiple of the heads */
   constructor(config: Gpt2Config) {
     super();
+    checkOptions("Gpt2", config, gpt2Kinds);
     if (config.hidden % config.heads !== 0)
       throw new ShapeError("Gpt2", `a width of ${config.hidden} with ${config.heads} heads`, "a multiple of the heads");
     this.config = config;

@@ -16,10 +16,13 @@ export interface LanguageModel extends Module {
   /**
    * Logits of the token that follows a sequence: [1, vocabulary] for inputs [1, seq]. With a cache the inputs are what follows the
    * tokens in it, and are in it afterwards; the logits are the same to the bit, however the sequence is cut.
+   * @throws ShapeError for a sequence that is too long, and for a text that grows beyond `shortTextTokens` unannounced
    */
   nextLogits(tape: Tape, inputs: Tensor, cache?: KeyValueCache): Promise<Tensor>;
   /** Tokens of the longest sequence that it can be given. */
   readonly longestSequence: number;
+  /** A text that grows beyond so many tokens is another one from its first position on: it is read anew. Undefined: none is. */
+  readonly shortTextTokens?: number | undefined;
   /** What a cache keeps of a token. */
   readonly keyValueShape: KeyValueShape;
   /** A model of the same shape that shares nothing with this one. */

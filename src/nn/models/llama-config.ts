@@ -3,6 +3,18 @@
  * Its members differ in a few places, all of which are settings here.
  */
 
+import {
+  anObject,
+  dropShare,
+  type Kinds,
+  numberThat,
+  oneOf,
+  positive,
+  required,
+  truth,
+  wholeNumber,
+} from "../../errors/options.ts";
+
 /** By the `model_type` of Hugging Face's config.json: Llama (and SmolLM, TinyLlama), Mistral, Qwen 2 and 2.5, Qwen 3. */
 export const llamaArchitectures = ["llama", "mistral", "qwen2", "qwen3"] as const;
 export type LlamaArchitecture = (typeof llamaArchitectures)[number];
@@ -28,9 +40,18 @@ export type RopeScaling =
       readonly betaSlow: number;
       /** What cosines and sines are multiplied with. */
       readonly attentionFactor: number;
+    }
+  | {
+      readonly type: "longrope";
+      readonly factor: number;
+      readonly originalPositions: number;
+      /** What the frequency of each pair is divided by, in texts up to the original positions and in longer ones: headWidth / 2 each. */
+      readonly shortFactors: readonly number[];
+      readonly longFactors: readonly number[];
+      readonly attentionFactor: number;
     };
 
-/** Layers from `fromLayer` on see only the last `tokens` tokens. */
+/** Layers from `fromLayer` on see only the last `tokens` tokens, the one that asks among them. */
 export interface SlidingWindow {
   readonly tokens: number;
   readonly fromLayer: number;
@@ -68,6 +89,37 @@ export interface LlamaConfig {
   readonly specialTokens: Readonly<Record<string, number | readonly number[] | null>>;
 }
 
-/** The longest sequence for which a window hides nothing, which is all that attention here computes. */
-export const longestLlamaSequence = ({ positions, slidingWindow }: LlamaConfig): number =>
-  Math.min(positions, slidingWindow?.tokens ?? positions);
+const size = required(wholeNumber(1));
+const least0 = required(numberThat("a number of at least 0", (value) => value >= 0 && Number.isFinite(value)));
+const flag = required(truth);
+
+export const llamaKinds: Kinds<LlamaConfig> = {
+  architecture: required(oneOf(llamaArchitectures)),
+  vocabularySize: size,
+  positions: size,
+  hidden: size,
+  layers: size,
+  heads: size,
+  keyValueHeads: size,
+  headWidth: size,
+  feedForward: size,
+  normEpsilon: least0,
+  initializerRange: least0,
+  attentionDropout: required(dropShare),
+  attentionBias: required(oneOf(["all", "queryKeyValue", "none"])),
+  feedForwardBias: flag,
+  normsQueryAndKey: flag,
+  ropeTheta: required(positive),
+  ropeScaling: anObject,
+  slidingWindow: anObject,
+  tied: flag,
+  specialTokens: required(anObject),
+};
+
+/** Tokens of the longest text before all of its positions turn otherwise; undefined: they never do. */
+export const shortTextTokens = ({ ropeScaling }: LlamaConfig): number | undefined =>
+  ropeScaling?.type === "longrope" ? ropeScaling.originalPositions : undefined;
+
+/** Tokens that a layer sees, the newest ones; undefined: all. */
+export const windowOf = ({ slidingWindow }: LlamaConfig, layer: number): number | undefined =>
+  slidingWindow && layer >= slidingWindow.fromLayer ? slidingWindow.tokens : undefined;

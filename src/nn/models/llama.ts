@@ -3,6 +3,7 @@
  * every block, and the rest (embedding, last norm, head) as the root unit, which runs before the blocks and after them.
  */
 import { ShapeError } from "../../errors/errors.ts";
+import { checkOptions } from "../../errors/options.ts";
 import { type EarlierKeys, groupedAttention } from "../../tensor/ops/attention.ts";
 import { add, reshape, row, siluMultiply } from "../../tensor/ops/elementwise.ts";
 import { linear } from "../../tensor/ops/linear.ts";
@@ -15,8 +16,8 @@ import { Embedding, Linear, RmsNorm } from "../layers.ts";
 import { Module, ModuleList } from "../module.ts";
 import type { Parameter } from "../parameter.ts";
 import type { LanguageBatch, LanguageModel } from "./language-model.ts";
-import { type LlamaConfig, longestLlamaSequence } from "./llama-config.ts";
-import { ropeAngles } from "./rope-angles.ts";
+import { type LlamaConfig, llamaKinds, shortTextTokens, windowOf } from "./llama-config.ts";
+import { isLongText, ropeAngles } from "./rope-angles.ts";
 
 /** A text that grows by one token makes new angles this seldom. */
 const placesAtOnce = 256;
@@ -30,8 +31,9 @@ class LlamaAttention extends Module {
   readonly k_norm?: RmsNorm;
   readonly #config: LlamaConfig;
   readonly #name: string;
+  readonly #window: number | undefined;
 
-  constructor(config: LlamaConfig, name: string) {
+  constructor(config: LlamaConfig, index: number) {
     super();
     const { hidden, heads, keyValueHeads, headWidth, attentionBias, initializerRange: std, normEpsilon } = config;
     const inner = { bias: attentionBias !== "none", std };
@@ -44,7 +46,8 @@ class LlamaAttention extends Module {
       this.k_norm = new RmsNorm(headWidth, normEpsilon);
     }
     this.#config = config;
-    this.#name = name;
+    this.#name = `layers.${index}.attn`;
+    this.#window = windowOf(config, index);
   }
 
   /** @param angles of the places of x @param earlier keys and values of the tokens before x */
@@ -54,7 +57,8 @@ class LlamaAttention extends Module {
       const q = this.#turned(tape, this.q_proj.forward(tape, x), this.q_norm, angles);
       const k = this.#turned(tape, this.k_proj.forward(tape, x), this.k_norm, angles);
       const v = this.v_proj.forward(tape, x);
-      const mixed = groupedAttention(tape, q, k, v, { heads, kvHeads, dropout, name: this.#name, earlier });
+      const seen = { earlier, window: this.#window };
+      const mixed = groupedAttention(tape, q, k, v, { heads, kvHeads, dropout, name: this.#name, ...seen });
       return this.o_proj.forward(tape, mixed);
     });
   }
@@ -99,7 +103,7 @@ class LlamaBlock extends Module {
 
   constructor(config: LlamaConfig, index: number) {
     super();
-    this.self_attn = new LlamaAttention(config, `layers.${index}.attn`);
+    this.self_attn = new LlamaAttention(config, index);
     this.mlp = new LlamaMlp(config);
     this.input_layernorm = new RmsNorm(config.hidden, config.normEpsilon);
     this.post_attention_layernorm = new RmsNorm(config.hidden, config.normEpsilon);
@@ -135,12 +139,16 @@ export class Llama extends Module implements LanguageModel {
   /** The output projection; absent where it is the token embedding (tied). */
   readonly lm_head?: Embedding;
   readonly config: LlamaConfig;
-  /** Of the longest sequence so far. */
-  #angles: Float32Array<ArrayBuffer> = new Float32Array();
+  /** Of the longest sequence of each kind so far. */
+  readonly #angles: Record<"short" | "long", Float32Array<ArrayBuffer>> = {
+    short: new Float32Array(),
+    long: new Float32Array(),
+  };
 
-  /** @throws ShapeError where heads do not go together */
+  /** @throws UsageError, ShapeError where heads do not go together */
   constructor(config: LlamaConfig) {
     super();
+    checkOptions("Llama", config, llamaKinds);
     const { heads, keyValueHeads, headWidth, vocabularySize, hidden } = config;
     if (heads % keyValueHeads !== 0 || headWidth % 2 !== 0)
       throw new ShapeError(
@@ -177,7 +185,11 @@ export class Llama extends Module implements LanguageModel {
   }
 
   get longestSequence(): number {
-    return longestLlamaSequence(this.config);
+    return this.config.positions;
+  }
+
+  get shortTextTokens(): number | undefined {
+    return shortTextTokens(this.config);
   }
 
   get keyValueShape(): KeyValueShape {
@@ -195,8 +207,10 @@ export class Llama extends Module implements LanguageModel {
     if (inputs.shape.length !== 2)
       throw new ShapeError("Llama", `inputs [${inputs.shape.join(", ")}]`, "token ids [batch, seq]");
     const first = cache?.length ?? 0;
+    const textTokens = cache?.textTokens(seq) ?? seq;
     this.#checkLength(first + seq);
-    const angles = this.#anglesOn(tape, first, seq);
+    if (first > 0) this.#checkGrowth(cache!.textTokens(0), textTokens);
+    const angles = this.#anglesOn(tape, first, seq, textTokens);
     let x = await this.segment(tape, [], () => this.model.embed_tokens.forward(tape, inputs));
     for (const [i, block] of this.model.layers.modules.entries())
       x = cache
@@ -206,25 +220,33 @@ export class Llama extends Module implements LanguageModel {
   }
 
   #checkLength(seq: number): void {
-    const { positions, slidingWindow } = this.config;
-    const found = `a sequence of ${seq} tokens`;
-    if (seq > positions)
-      throw new ShapeError("Llama", found, `at most ${positions}, the model's positions (--seq-length)`);
-    if (seq > (slidingWindow?.tokens ?? seq))
-      throw new ShapeError(
-        "Llama",
-        found,
-        `at most ${slidingWindow!.tokens}, the model's sliding_window: longer ones need attention in windows, which this version does not have (--seq-length)`,
-      );
+    const { positions } = this.config;
+    if (seq <= positions) return;
+    const wanted = `at most ${positions}, the model's positions (--seq-length)`;
+    throw new ShapeError("Llama", `a sequence of ${seq} tokens`, wanted);
+  }
+
+  /** Keys that were turned as those of a short text are no part of a long one. */
+  #checkGrowth(before: number, after: number): void {
+    if (isLongText(this.config, before) === isLongText(this.config, after)) return;
+    throw new ShapeError(
+      "Llama",
+      `a text that grows from ${before} tokens to ${after} in a cache`,
+      `the whole text anew, in passes after clear(${after}): beyond ${this.shortTextTokens} tokens longrope turns every position otherwise`,
+    );
   }
 
   /** Made once a pass, for all blocks. */
-  #anglesOn(tape: Tape, first: number, seq: number): Tensor {
+  #anglesOn(tape: Tape, first: number, seq: number, textTokens: number): Tensor {
     const { headWidth } = this.config;
-    const places = Math.ceil((first + seq) / placesAtOnce) * placesAtOnce;
-    if (this.#angles.length < (first + seq) * headWidth) this.#angles = ropeAngles(this.config, places);
+    const end = first + seq;
+    const kind = isLongText(this.config, textTokens) ? "long" : "short";
+    if (this.#angles[kind].length < end * headWidth) {
+      const places = Math.ceil(end / placesAtOnce) * placesAtOnce;
+      this.#angles[kind] = ropeAngles(this.config, places, textTokens);
+    }
     const angles = tape.make([seq, headWidth], "f32");
-    tape.device.upload(angles.span, this.#angles.subarray(first * headWidth, (first + seq) * headWidth));
+    tape.device.upload(angles.span, this.#angles[kind].subarray(first * headWidth, end * headWidth));
     return angles;
   }
 }

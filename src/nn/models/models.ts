@@ -1,10 +1,11 @@
 /** The models of this version by their configuration, so that no caller asks which one it has. */
 
+import { anObject, checkArgument, required } from "../../errors/options.ts";
 import { Gpt2 } from "./gpt2.ts";
 import { type Gpt2Config, gpt2Configs } from "./gpt2-config.ts";
 import type { LanguageModel } from "./language-model.ts";
 import { Llama } from "./llama.ts";
-import { type LlamaArchitecture, type LlamaConfig, longestLlamaSequence } from "./llama-config.ts";
+import type { LlamaArchitecture, LlamaConfig } from "./llama-config.ts";
 import { llamaConfigs } from "./llama-published.ts";
 
 /** A configuration without an `architecture` is GPT-2's. */
@@ -24,9 +25,8 @@ export const isLlama = (config: ModelConfig): config is LlamaConfig => "architec
 export const architectureOf = (config: ModelConfig): "gpt2" | LlamaArchitecture =>
   isLlama(config) ? config.architecture : "gpt2";
 
-export const createModel = (config: ModelConfig): LanguageModel =>
-  isLlama(config) ? new Llama(config) : new Gpt2(config);
-
-/** Tokens of the longest sequence that a model can be given. */
-export const longestSequence = (config: ModelConfig): number =>
-  isLlama(config) ? longestLlamaSequence(config) : config.positions;
+/** @throws UsageError, ShapeError */
+export function createModel(config: ModelConfig): LanguageModel {
+  checkArgument("createModel", "config", config, required(anObject));
+  return isLlama(config) ? new Llama(config) : new Gpt2(config);
+}

@@ -1,5 +1,5 @@
 /** The angles of rotary positions: how fast each pair of a head turns, and the published rules for longer texts. */
-import type { LlamaConfig, RopeScaling } from "./llama-config.ts";
+import { type LlamaConfig, type RopeScaling, shortTextTokens } from "./llama-config.ts";
 
 interface Frequencies {
   /** Radians per place, of each pair. */
@@ -11,9 +11,10 @@ interface Frequencies {
 /**
  * Cosines of all pairs and then their sines, of places 0 to `places` - 1: [places, headWidth]. Frequencies and angles are rounded
  * to fp32, as they were where the published weights were trained: at far places that is a part of the angle.
+ * @param textTokens of the text that the places are in
  */
-export function ropeAngles(config: LlamaConfig, places: number): Float32Array<ArrayBuffer> {
-  const { perPlace, factor } = frequenciesOf(config);
+export function ropeAngles(config: LlamaConfig, places: number, textTokens: number): Float32Array<ArrayBuffer> {
+  const { perPlace, factor } = frequenciesOf(config, isLongText(config, textTokens));
   const half = perPlace.length;
   const angles = new Float32Array(places * 2 * half);
   const frequencies = Float32Array.from(perPlace);
@@ -26,7 +27,11 @@ export function ropeAngles(config: LlamaConfig, places: number): Float32Array<Ar
   return angles;
 }
 
-function frequenciesOf({ headWidth, ropeTheta, ropeScaling }: LlamaConfig): Frequencies {
+/** Whether the rule has other frequencies for a text of so many tokens than for short ones. */
+export const isLongText = (config: LlamaConfig, textTokens: number): boolean =>
+  textTokens > (shortTextTokens(config) ?? textTokens);
+
+function frequenciesOf({ headWidth, ropeTheta, ropeScaling }: LlamaConfig, isLong: boolean): Frequencies {
   const perPlace = Array.from({ length: headWidth / 2 }, (_, pair) => ropeTheta ** ((-2 * pair) / headWidth));
   switch (ropeScaling?.type) {
     case undefined:
@@ -40,6 +45,10 @@ function frequenciesOf({ headWidth, ropeTheta, ropeScaling }: LlamaConfig): Freq
       const share = yarnShares(ropeScaling, headWidth, ropeTheta);
       const scaled = perPlace.map((f, pair) => f * share[pair]! + (f / ropeScaling.factor) * (1 - share[pair]!));
       return { perPlace: scaled, factor: ropeScaling.attentionFactor };
+    }
+    case "longrope": {
+      const by = isLong ? ropeScaling.longFactors : ropeScaling.shortFactors;
+      return { perPlace: perPlace.map((f, pair) => f / by[pair]!), factor: ropeScaling.attentionFactor };
     }
   }
 }

@@ -3,6 +3,7 @@
 import { dtypeBytes } from "../../device/dtype.ts";
 import type { OpArgs } from "../../device/ops.ts";
 import { InternalError, ShapeError } from "../../errors/errors.ts";
+import { anObject, checkOptions, dropShare, type Kinds, required, text, wholeNumber } from "../../errors/options.ts";
 import type { Tape } from "../tape.ts";
 import { Tensor } from "../tensor.ts";
 
@@ -13,7 +14,17 @@ export interface AttentionOptions {
   readonly name: string;
   /** Where the sequence began before this pass; without it the pass has all of it. Needs a batch of 1 and no backward pass. */
   readonly earlier?: EarlierKeys | undefined;
+  /** Tokens that a query sees, its own the last of them. Left out: all before it. What lies outside is not computed. */
+  readonly window?: number | undefined;
 }
+
+const kinds: Kinds<AttentionOptions> = {
+  heads: required(wholeNumber(1)),
+  dropout: dropShare,
+  name: required(text),
+  earlier: anObject,
+  window: wholeNumber(1),
+};
 
 /** Keys and values of the tokens of a sequence that earlier passes read, and room for those of the next. */
 export interface EarlierKeys {
@@ -29,11 +40,14 @@ export interface GroupedAttentionOptions extends AttentionOptions {
   readonly kvHeads: number;
 }
 
+const groupedKinds: Kinds<GroupedAttentionOptions> = { ...kinds, kvHeads: required(wholeNumber(1)) };
+
 /**
  * softmax(q k' / sqrt(headDim), causal) v for qkv: [batch, seq, 3 x width] (queries, keys, values side by side, each heads x
  * headDim); returns [batch, seq, width]. Keeps one fp32 number per row for backward, never the seq x seq matrix.
  */
 export function causalAttention(tape: Tape, qkv: Tensor, options: AttentionOptions): Tensor {
+  checkOptions("causalAttention", options, kinds);
   const width = qkv.cols / 3;
   const { heads } = options;
   if (qkv.shape.length !== 3 || !Number.isInteger(width) || width % heads !== 0)
@@ -54,6 +68,7 @@ export function groupedAttention(
   v: Tensor,
   options: GroupedAttentionOptions,
 ): Tensor {
+  checkOptions("groupedAttention", options, groupedKinds);
   const { heads, kvHeads } = options;
   const headDim = q.cols / heads;
   const fits = [k, v].every(
@@ -96,6 +111,7 @@ function attend(
     qStride: strides.query,
     kvStride: strides.keyValue,
     outStride: width,
+    window: Math.min(options.window ?? keys, keys),
     dropProbability,
     dropKey: dropProbability > 0 ? tape.random.dropout(options.name) : 0,
     firstSample: tape.random.firstSample,

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { editDistance, nearest } from "../../src/config/spelling.ts";
+import { editDistance, nearest } from "../../src/errors/spelling.ts";
 
 test.each([
   ["", "", 0],
