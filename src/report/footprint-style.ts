@@ -80,7 +80,8 @@ function colours({ paper, ink, muted, grid, good, bad, kinds }: Palette): string
 }
 
 const shapes = [
-  `${scope}{font-family:system-ui,"Segoe UI",Roboto,"Noto Sans","Liberation Sans",sans-serif;font-variant-numeric:tabular-nums}`,
+  // The picture is laid out for letters of these widths. What a system takes for system-ui may be DejaVu Sans, a seventh wider.
+  `${scope}{font-family:-apple-system,"Segoe UI",Roboto,"Noto Sans","Liberation Sans",Arial,sans-serif;font-variant-numeric:tabular-nums}`,
   `${scope} text{font-size:12px}`,
   `${scope} .small{font-size:11px}`,
   `${scope} .title{font-size:19px;font-weight:600}`,
