@@ -29,7 +29,15 @@ export interface CheckpointResult {
   readonly readShare: number;
 }
 
-const works = ["a new file", "save", "a swap file's reads", "a file's reads", "check", "resume"] as const;
+const works = [
+  "a new file",
+  "save",
+  "a swap file's reads",
+  "a file's reads",
+  "check",
+  "a new engine",
+  "resume",
+] as const;
 type Work = (typeof works)[number];
 const stepKinds = ["alone", "after a save that is awaited", "beside a save"] as const;
 type StepKind = (typeof stepKinds)[number];
@@ -44,8 +52,8 @@ const config = resolveConfig({
 const seq = 512;
 const model = () => new Gpt2(gpt2Configs.gpt2);
 
-const engineOf = (resume?: string): Promise<Engine<LanguageBatch>> =>
-  initializeIn<LanguageBatch>(joinWorld({ threads: 1 }), config, {
+const engineOf = (resume?: string, threads = 1): Promise<Engine<LanguageBatch>> =>
+  initializeIn<LanguageBatch>(joinWorld({ threads }), config, {
     model: model(),
     logger: createLogger({ write: () => {} }),
     ...(resume !== undefined && { resume }),
@@ -156,7 +164,9 @@ async function measureRates(folder: string, rounds: number): Promise<CheckpointR
     "a file's reads": () => rateOf(() => readRaw(join(saved.folder, file!.name), file!.bytes)),
     // Written around the page cache, so these bytes come from the drive.
     check: () => rateOf(async () => (await findTraining(saved.folder, { onDamaged: () => {} }))[Symbol.asyncDispose]()),
-    resume: () => rateOf(async () => (await engineOf(saved.folder))[Symbol.asyncDispose]()),
+    // What of resuming is no reading: memory that the system clears, and values for all of it.
+    "a new engine": () => rateOf(async () => (await engineOf(undefined, 2))[Symbol.asyncDispose]()),
+    resume: () => rateOf(async () => (await engineOf(saved.folder, 2))[Symbol.asyncDispose]()),
   };
   const rates = Object.fromEntries(works.map((work) => [work, [] as number[]])) as Record<Work, number[]>;
   for (let round = 0; round <= rounds; round++)
