@@ -3,12 +3,14 @@
  * and whoever reads states need not know which. That the base is still what it was, its digests tell.
  */
 import { stat } from "node:fs/promises";
+import type { Exchanger } from "../comm/group.ts";
 import { CheckpointError } from "../errors/errors.ts";
 import { reasonOf } from "../errors/system-error.ts";
 import { elementsOf } from "../tensor/tensor.ts";
 import { TensorDigest } from "../zero/base-tensors.ts";
 import { pieceElements, type StateSource } from "../zero/state.ts";
 import { type WeightSource, weightsOnly } from "../zero/weights.ts";
+import { together } from "./agree.ts";
 import { type ModelFolder, openModelFolder } from "./huggingface.ts";
 import type { TrainingCheckpoint } from "./open-training.ts";
 import type { Manifest, SavedTensor } from "./training-manifest.ts";
@@ -123,6 +125,30 @@ export async function withBase(
       await checkpoint[Symbol.asyncDispose]();
     },
   };
+}
+
+/**
+ * `withBase` on every rank; closed where it fails on one.
+ * @param check what else all ranks want of it @throws CheckpointError, on every rank alike
+ */
+export async function withBaseTogether(
+  group: Exchanger | undefined,
+  checkpoint: TrainingCheckpoint,
+  weights: WeightSource | undefined,
+  check: (whole: TrainingCheckpoint) => Promise<void> = async () => {},
+): Promise<TrainingCheckpoint> {
+  let whole: TrainingCheckpoint | undefined;
+  try {
+    await together(group, `the base of checkpoint ${checkpoint.folder}`, async () => {
+      whole = await withBase(checkpoint, weights);
+      await check(whole);
+      return [];
+    });
+    return whole!;
+  } catch (error) {
+    await whole?.[Symbol.asyncDispose]();
+    throw error;
+  }
 }
 
 const mostNamed = 3;

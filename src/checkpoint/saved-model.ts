@@ -5,9 +5,8 @@ import type { LoraConfig } from "../config/types.ts";
 import { CheckpointError, UsageError } from "../errors/errors.ts";
 import type { ModelConfig } from "../nn/models/models.ts";
 import { adapterShapes } from "./adapter-folder.ts";
-import { together } from "./agree.ts";
 import { tensorNamesOf } from "./architectures.ts";
-import { checkBase, withBase } from "./base-weights.ts";
+import { checkBase, withBaseTogether } from "./base-weights.ts";
 import { publishedSteps } from "./checkpoint-folders.ts";
 import { weightsIn } from "./export-model.ts";
 import { type FindOptions, findTraining } from "./find-training.ts";
@@ -44,11 +43,9 @@ export async function openSavedModel(path: string, options: FindOptions): Promis
   let checkpoint = found;
   try {
     const { group } = options;
-    await together(group, `the base of checkpoint ${found.folder}`, async () => {
-      checkpoint = await withBase(found, undefined);
-      await checkBase(checkpoint, group?.rank, group?.worldSize);
-      return [];
-    });
+    checkpoint = await withBaseTogether(group, found, undefined, (whole) =>
+      checkBase(whole, group?.rank, group?.worldSize),
+    );
     const { folder, manifest } = checkpoint;
     const config = modelOf(
       folder,

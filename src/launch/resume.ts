@@ -1,11 +1,10 @@
 /** Resuming: the ranks find and check the checkpoint together, and say what is not as it was. */
-import { together } from "../checkpoint/agree.ts";
-import { withBase } from "../checkpoint/base-weights.ts";
+import { withBaseTogether } from "../checkpoint/base-weights.ts";
 import { checkFits, findTraining } from "../checkpoint/find-training.ts";
 import type { TrainingCheckpoint } from "../checkpoint/open-training.ts";
 import { changedSettings } from "../checkpoint/settings.ts";
 import type { JsonObject } from "../checkpoint/training-manifest.ts";
-import { type Exchanger, ProcessGroup } from "../comm/group.ts";
+import { ProcessGroup } from "../comm/group.ts";
 import type { ResolvedConfig } from "../config/types.ts";
 import type { Logger } from "../log/logger.ts";
 import { describeModel } from "../nn/describe.ts";
@@ -49,25 +48,6 @@ export async function resumeIn(world: World, resumption: Resumption, logger: Log
     await found?.[Symbol.asyncDispose]();
     transport.dispose();
     device.dispose();
-    throw error;
-  }
-}
-
-/** `withBase` on every rank; closed where it fails on one. @throws CheckpointError, on every rank alike */
-export async function withBaseTogether(
-  group: Exchanger,
-  checkpoint: TrainingCheckpoint,
-  weights: WeightSource | undefined,
-): Promise<TrainingCheckpoint> {
-  let whole: TrainingCheckpoint | undefined;
-  try {
-    await together(group, `the base of checkpoint ${checkpoint.folder}`, async () => {
-      whole = await withBase(checkpoint, weights);
-      return [];
-    });
-    return whole!;
-  } catch (error) {
-    await whole?.[Symbol.asyncDispose]();
     throw error;
   }
 }

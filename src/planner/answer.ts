@@ -190,7 +190,7 @@ async function withoutOffload(subject: PlanSubject, { offloadOptimizer }: Placem
 }
 
 /** The recommended placement with one sequence in a micro-batch. */
-export async function whatFits(
+async function whatFits(
   subject: PlanSubject,
   variant: Variant,
   among: readonly Placement[] = placements(),

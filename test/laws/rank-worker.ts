@@ -1,9 +1,11 @@
 // One rank process of the laws: trains what it is sent, in a world of as many ranks as it is told, and answers with what
 // happened. It lives through many jobs, since starting a process costs more than most jobs do.
+
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openAdapterFolder, withAdapter } from "../../src/checkpoint/adapter-folder.ts";
+import { withBaseTogether } from "../../src/checkpoint/base-weights.ts";
 import { findTraining, resumePointOf } from "../../src/checkpoint/find-training.ts";
 import { openModelFolder } from "../../src/checkpoint/huggingface.ts";
 import type { TrainingCheckpoint } from "../../src/checkpoint/open-training.ts";
@@ -17,7 +19,6 @@ import type { ProgramSpan, QueueSpan } from "../../src/device/timeline.ts";
 import { ShunyaError } from "../../src/errors/errors.ts";
 import { generateTokens } from "../../src/generation/tokens.ts";
 import { joinLaunched } from "../../src/launch/join.ts";
-import { withBaseTogether } from "../../src/launch/resume.ts";
 import type { LanguageBatch, LanguageModel } from "../../src/nn/models/language-model.ts";
 import { Engine } from "../../src/zero/engine.ts";
 import type { StepRecord } from "../../src/zero/record.ts";
